@@ -1,0 +1,27 @@
+package acl
+
+import "context"
+
+// An Identity is who calls and what they may do, worked out once when the directory is built. It is immutable and shared by requests.
+type Identity struct {
+	App         *App
+	Key         *Key
+	Permissions Permissions // the app's, narrowed by the key's
+	Prefix      string      // what every key of the app begins with in Redis: "ns:" or "{ns}:"
+	Sizes       Sizes       // the app's over the gateway's
+	// CompressMinBytes is the smallest value to compress; 0 is never.
+	CompressMinBytes int
+}
+
+type identityKey struct{}
+
+// NewContext gives ctx the identity of the caller.
+func NewContext(ctx context.Context, id *Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, id)
+}
+
+// FromContext gives the identity of the caller, nil when nobody was authenticated.
+func FromContext(ctx context.Context) *Identity {
+	id, _ := ctx.Value(identityKey{}).(*Identity)
+	return id
+}
