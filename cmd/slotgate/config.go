@@ -1,0 +1,217 @@
+package main
+
+// Config is everything the gateway can be told. It is filled from flags, environment, one YAML file and the
+// defaults below, in this order of strength. The comment of a field is its documentation: the README's table and
+// the help texts are made from it (config_doc.go), so each says unit, meaning, zero value and where the number
+// comes from. A field's path is the chain of yaml names, its variable SLOTGATE_ and the path in capitals.
+type Config struct {
+	// Where the API answers, host:port; port 0 takes a free one. Loopback, so that a first start is open to nobody else.
+	Listen string `yaml:"listen"`
+	// Where /livez, /readyz and /metrics (and pprof) answer, host:port. Never expose it: it asks for no key.
+	AdminListen string `yaml:"admin_listen"`
+	// Also answer /readyz on the API listener, for load balancers that can reach no other port. It tells ready or not, nothing else.
+	ReadyzOnAPI bool `yaml:"readyz_on_api"`
+	// Serve /debug/pprof on the admin listener. Off, because a profile shows what a process holds in memory.
+	Pprof bool `yaml:"pprof"`
+	// File with the gateways' common secret, 32 bytes or more, the same for all of them: keys are hashed and cursors are signed with it. Required.
+	SecretFile string `yaml:"secret_file"`
+	// CIDRs of the proxies whose X-Forwarded-For is believed, comma-separated in the environment. Empty: nobody's.
+	TrustedProxies []string `yaml:"trusted_proxies"`
+	// Values of this size or more are tried with Snappy, in bytes; 0 compresses nothing. Below 512 the envelope and the CPU cost more than the bytes saved. An app may set its own.
+	CompressMinBytes int `yaml:"compress_min_bytes"`
+
+	Clusters map[string]Cluster `yaml:"clusters"`
+	Control  Control            `yaml:"control"`
+	Limits   Limits             `yaml:"limits"`
+	Redis    Redis              `yaml:"redis"`
+	Batch    Batch              `yaml:"batch"`
+	Retries  Retries            `yaml:"retries"`
+	Auth     Auth               `yaml:"auth"`
+	Log      Log                `yaml:"log"`
+	HTTP     HTTP               `yaml:"http"`
+}
+
+// Cluster is one Redis Cluster, under the name by which apps and control.cluster speak of it.
+type Cluster struct {
+	// Seed addresses, host:port, comma-separated in the environment. One that lives is enough: the others are learnt from it.
+	Addrs []string `yaml:"addrs"`
+	// Redis user (ACL). Empty: the default user.
+	Username string `yaml:"username"`
+	// Redis password. Empty: none. Better in a file: password_file.
+	Password secret `yaml:"password"`
+	// File with the Redis password, its last newline ignored. Not together with password.
+	PasswordFile string `yaml:"password_file"`
+}
+
+// Control says where apps and keys are kept: in a cluster or in a file.
+type Control struct {
+	// Name of the cluster that keeps apps and keys. Empty: default, unless control.file is set.
+	Cluster string `yaml:"cluster"`
+	// YAML file with apps and keys, looked at each second; the CLI then only prints what to paste. Empty: they are kept in control.cluster.
+	File string `yaml:"file"`
+}
+
+// Limits bounds what one request may cost. The sizes hold for every app that does not set its own.
+type Limits struct {
+	// Longest key as the caller sends it, in bytes. Longer ones are a mistake, usually a value in the key's place.
+	KeyMaxBytes int64 `yaml:"key_max_bytes"`
+	// Largest value, decoded, in bytes. 1 MiB is 8 ms of a 1 Gbit/s line: a larger one is felt by all others.
+	ValueMaxBytes int64 `yaml:"value_max_bytes"`
+	// Largest request body, in bytes. 8 MiB holds a batch of 5,000 keys with values of 1.6 KiB.
+	RequestMaxBytes int64 `yaml:"request_max_bytes"`
+	// Largest response, in bytes: a value over it is refused, in a batch only that item is. Twice a request, for base64 and JSON.
+	ResponseMaxBytes int64 `yaml:"response_max_bytes"`
+	// Bytes of bodies and answers held at once by all requests together; above it requests are 503 overloaded. 256 MiB is 32 of the largest requests: leave GOMEMLIMIT at three times this.
+	BytesInFlight int64 `yaml:"bytes_in_flight"`
+	// Longest life of a request, retries included, in ms; callers lower it with X-Request-Deadline-Ms. 1 s is what a user's page can wait.
+	DeadlineMS int `yaml:"deadline_ms"`
+}
+
+// Redis is how the gateway speaks to the nodes of every cluster.
+type Redis struct {
+	// Connections per node for single commands. 32 carry 30,000 commands a second at 1 ms each.
+	PoolSize int `yaml:"pool_size"`
+	// Connections per node for batches, beside pool_size. As many as batch.parallel_per_node can use.
+	PipelinePoolSize int `yaml:"pipeline_pool_size"`
+	// Longest TCP connect, in ms. Three attempts fit into a request's second.
+	DialTimeoutMS int `yaml:"dial_timeout_ms"`
+	// Longest wait for a reply when the request's own deadline is later, in ms. As limits.deadline_ms.
+	ReadTimeoutMS int `yaml:"read_timeout_ms"`
+	// Longest wait for sending a command, in ms. As limits.deadline_ms.
+	WriteTimeoutMS int `yaml:"write_timeout_ms"`
+	// Longest wait for a free connection, in ms; then 503 backend_saturated. Short, so that a stuck node is felt by its own keys only.
+	PoolTimeoutMS int `yaml:"pool_timeout_ms"`
+	// The slot map is read again after this time, in ms; also at once on a broken connection. 5 s bounds how long a node added in peace goes unused.
+	TopologyReloadMS int `yaml:"topology_reload_ms"`
+}
+
+// Batch is how mget, mset, mdelete and mexists are spread over the nodes.
+type Batch struct {
+	// Commands sent to a node in one go. 100 saves most round trips, and a node answers them in well under a millisecond, so that single requests get in between.
+	Chunk int `yaml:"chunk"`
+	// Chunks of one request under way at once. 4 keeps a three-shard cluster busy.
+	ParallelPerRequest int `yaml:"parallel_per_request"`
+	// Chunks under way to one node at once, of all requests together. As redis.pipeline_pool_size.
+	ParallelPerNode int `yaml:"parallel_per_node"`
+	// Most keys in one batch. 5,000 are 50 chunks: they fit into the request's second with room to spare.
+	MaxKeys int `yaml:"max_keys"`
+}
+
+// Retries is how often the gateway tries again, inside the request's deadline. Writes are repeated only when Redis
+// certainly did not execute them. An app may set its own.
+type Retries struct {
+	// Tries after the first, for reads; 0: none. 3 with growing pauses outlast a slot that moves.
+	Read int `yaml:"read"`
+	// Tries after the first, for writes that were certainly not executed; 0: none. As for reads.
+	Write int `yaml:"write"`
+}
+
+// Auth throttles guessing. A good key always passes.
+type Auth struct {
+	// Failed authentications allowed to one peer address per minute; then 429 without a look at the key's form; 0: no throttle. One a second is a human with a wrong key, not a search.
+	FailuresPerMinute int `yaml:"failures_per_minute"`
+	// Failures allowed at once, before the rate counts. A fleet that restarts with an old key needs some.
+	Burst int `yaml:"burst"`
+}
+
+// Log is what is written to stderr, one JSON object a line; never a key, value or token.
+type Log struct {
+	// Least level written: debug, info, warn or error.
+	Level string `yaml:"level"`
+	// One of so many fine requests is logged; 1: all, 0: none. Slow ones and 5xx always are. One in 100 shows the shape of the traffic and costs next to nothing.
+	Sample int `yaml:"sample"`
+	// Requests that take longer count as slow and are logged, in ms; 0: none does. A tenth of the deadline.
+	SlowMS int `yaml:"slow_ms"`
+}
+
+// HTTP bounds connections and shutdown of both listeners.
+type HTTP struct {
+	// Answer HTTP/2 without TLS on the API listener (prior knowledge). Off: few need it, and it widens what can be sent at us.
+	H2C bool `yaml:"h2c"`
+	// Running requests on one HTTP/2 connection. 100 bounds what a rapid reset can start.
+	MaxConcurrentStreams int `yaml:"max_concurrent_streams"`
+	// Longest wait for a request's headers, in ms. Against clients that send a byte at a time.
+	ReadHeaderTimeoutMS int `yaml:"read_header_timeout_ms"`
+	// Longest reading of a whole request, in ms. 8 MiB in 30 s is 280 KB/s, a bad mobile line.
+	ReadTimeoutMS int `yaml:"read_timeout_ms"`
+	// Longest writing of a response, from the end of the request's headers, in ms. As reading; at least limits.deadline_ms.
+	WriteTimeoutMS int `yaml:"write_timeout_ms"`
+	// An idle connection is closed after this time, in ms. Above most load balancers' 60 s would be kinder to them: raise it there.
+	IdleTimeoutMS int `yaml:"idle_timeout_ms"`
+	// Most bytes of request line and headers; above it 431. 16 KiB holds a key of 1 KiB percent-encoded, a JWT and some cookies.
+	MaxHeaderBytes int `yaml:"max_header_bytes"`
+	// After SIGTERM the gateway says not ready and goes on serving so long, in ms, until load balancers have seen it; 0: stops accepting at once. Two probes of 2 s and some.
+	DrainDelayMS int `yaml:"drain_delay_ms"`
+	// Then what still runs has so long to end, in ms. Together with drain_delay_ms just at Kubernetes' 30 s.
+	ShutdownTimeoutMS int `yaml:"shutdown_timeout_ms"`
+}
+
+// defaultCluster is the cluster of an app that names none.
+const defaultCluster = "default"
+
+// defaultConfig is the weakest layer. It lacks what has no right default: a cluster's addresses and the secret.
+func defaultConfig() Config {
+	return Config{
+		Listen:           "127.0.0.1:8080",
+		AdminListen:      "127.0.0.1:8081",
+		CompressMinBytes: 512,
+		Clusters:         map[string]Cluster{defaultCluster: {}},
+		Limits: Limits{
+			KeyMaxBytes:      1 << 10,
+			ValueMaxBytes:    1 << 20,
+			RequestMaxBytes:  8 << 20,
+			ResponseMaxBytes: 16 << 20,
+			BytesInFlight:    256 << 20,
+			DeadlineMS:       1000,
+		},
+		Redis: Redis{
+			PoolSize:         32,
+			PipelinePoolSize: 8,
+			DialTimeoutMS:    300,
+			ReadTimeoutMS:    1000,
+			WriteTimeoutMS:   1000,
+			PoolTimeoutMS:    100,
+			TopologyReloadMS: 5000,
+		},
+		Batch:   Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
+		Retries: Retries{Read: 3, Write: 3},
+		Auth:    Auth{FailuresPerMinute: 60, Burst: 20},
+		Log:     Log{Level: "info", Sample: 100, SlowMS: 100},
+		HTTP: HTTP{
+			MaxConcurrentStreams: 100,
+			ReadHeaderTimeoutMS:  5000,
+			ReadTimeoutMS:        30_000,
+			WriteTimeoutMS:       30_000,
+			IdleTimeoutMS:        60_000,
+			MaxHeaderBytes:       16 << 10,
+			DrainDelayMS:         5000,
+			ShutdownTimeoutMS:    25_000,
+		},
+	}
+}
+
+// controlCluster is the name of the cluster that keeps apps and keys, "" when a file does.
+func (c Config) controlCluster() string {
+	switch {
+	case c.Control.File != "":
+		return ""
+	case c.Control.Cluster == "":
+		return defaultCluster
+	}
+	return c.Control.Cluster
+}
+
+// secret is text that is never shown: not by fmt, not by slog, not by an encoder.
+type secret string
+
+const redacted = "[redacted]"
+
+func (s secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return redacted
+}
+
+func (s secret) GoString() string             { return s.String() }
+func (s secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

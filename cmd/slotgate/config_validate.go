@@ -1,0 +1,189 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// bounds are the least and the largest right value of a number.
+type bounds struct{ min, max int64 }
+
+const (
+	oneHourMS  = 3_600_000
+	redisValue = 512 << 20 // Redis' own limit of a string
+)
+
+// numberBounds has a row for every number in Config (a test looks). The upper ones catch a wrong unit, they are no
+// advice.
+var numberBounds = map[string]bounds{
+	"compress_min_bytes":          {0, redisValue},
+	"limits.key_max_bytes":        {1, 1 << 20},
+	"limits.value_max_bytes":      {1, redisValue},
+	"limits.request_max_bytes":    {1, 1 << 30},
+	"limits.response_max_bytes":   {1, 1 << 30},
+	"limits.bytes_in_flight":      {1, 1 << 42},
+	"limits.deadline_ms":          {1, oneHourMS},
+	"redis.pool_size":             {1, 10_000},
+	"redis.pipeline_pool_size":    {1, 10_000},
+	"redis.dial_timeout_ms":       {1, oneHourMS},
+	"redis.read_timeout_ms":       {1, oneHourMS},
+	"redis.write_timeout_ms":      {1, oneHourMS},
+	"redis.pool_timeout_ms":       {1, oneHourMS},
+	"redis.topology_reload_ms":    {100, oneHourMS},
+	"batch.chunk":                 {1, 10_000},
+	"batch.parallel_per_request":  {1, 1000},
+	"batch.parallel_per_node":     {1, 1000},
+	"batch.max_keys":              {1, 1_000_000},
+	"retries.read":                {0, 10},
+	"retries.write":               {0, 10},
+	"auth.failures_per_minute":    {0, 1_000_000},
+	"auth.burst":                  {1, 1_000_000},
+	"log.sample":                  {0, math.MaxInt32},
+	"log.slow_ms":                 {0, oneHourMS},
+	"http.max_concurrent_streams": {1, 10_000},
+	"http.read_header_timeout_ms": {1, oneHourMS},
+	"http.read_timeout_ms":        {1, oneHourMS},
+	"http.write_timeout_ms":       {1, oneHourMS},
+	"http.idle_timeout_ms":        {1, oneHourMS},
+	"http.max_header_bytes":       {4096, 1 << 20},
+	"http.drain_delay_ms":         {0, oneHourMS},
+	"http.shutdown_timeout_ms":    {1, oneHourMS},
+}
+
+// Validate joins all faults of the values themselves; it opens no file and no connection. Each names its setting,
+// what stands there and what is right. nil when there is none.
+func (c Config) Validate() error { return c.faults().orNil() }
+
+func (c Config) faults() faults {
+	var v validation
+	v.addresses(c)
+	v.clusters(c)
+	v.control(c)
+	v.numbers(c)
+	v.relations(c)
+	return faults(v)
+}
+
+// validation collects faults.
+type validation faults
+
+func (v *validation) fault(field, format string, args ...any) {
+	*v = append(*v, fault{Field: field, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (v *validation) addresses(c Config) {
+	v.listener("listen", c.Listen, "127.0.0.1:8080")
+	v.listener("admin_listen", c.AdminListen, "127.0.0.1:8081")
+	if c.Listen == c.AdminListen && !strings.HasSuffix(c.Listen, ":0") {
+		v.fault("admin_listen", "%q is the API's address too; write another port, for example 127.0.0.1:8081", c.AdminListen)
+	}
+	for _, p := range c.TrustedProxies {
+		if _, err := netip.ParsePrefix(p); err == nil {
+			continue
+		}
+		want := "10.0.0.0/8"
+		if addr, err := netip.ParseAddr(p); err == nil {
+			want = netip.PrefixFrom(addr, addr.BitLen()).String()
+		}
+		v.fault("trusted_proxies", "%q is not a CIDR; write for example %s", p, want)
+	}
+}
+
+func (v *validation) listener(field, addr, example string) {
+	if !isHostPort(addr, 0) {
+		v.fault(field, "%q is not an address; write host:port, for example %s", addr, example)
+	}
+}
+
+func isHostPort(addr string, leastPort int) bool {
+	_, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return false
+	}
+	n, err := strconv.Atoi(port)
+	return err == nil && n >= leastPort && n <= 65535
+}
+
+func (v *validation) clusters(c Config) {
+	for _, name := range slices.Sorted(maps.Keys(c.Clusters)) {
+		cluster, path := c.Clusters[name], "clusters."+name
+		if len(cluster.Addrs) == 0 {
+			v.fault(path+".addrs", "is empty; write the nodes, for example [10.0.0.1:6379, 10.0.0.2:6379]")
+		}
+		for _, addr := range cluster.Addrs {
+			v.seed(path+".addrs", addr)
+		}
+		if cluster.Password != "" && cluster.PasswordFile != "" {
+			v.fault(path+".password", "is set together with password_file; keep one, better the file")
+		}
+		if cluster.Password == redacted {
+			v.fault(path+".password", "is the mask of `config print`, not the password; write it, or password_file")
+		}
+	}
+}
+
+func (v *validation) seed(field, addr string) {
+	host, _, _ := net.SplitHostPort(addr)
+	switch {
+	case strings.Contains(addr, "@"): // not quoted back: it may hold a password
+		v.fault(field, "an address holds a user or password; write host:port here and these in username and password_file")
+	case strings.Contains(addr, "://"):
+		v.fault(field, "%q is a URL; write host:port, for example 10.0.0.1:6379", addr)
+	case !isHostPort(addr, 1) || host == "":
+		v.fault(field, "%q is not host:port; write for example 10.0.0.1:6379", addr)
+	}
+}
+
+func (v *validation) control(c Config) {
+	if c.Control.File != "" && c.Control.Cluster != "" {
+		v.fault("control.file", "%q is set together with control.cluster; keep one", c.Control.File)
+	}
+	name := c.controlCluster()
+	if _, ok := c.Clusters[name]; name != "" && !ok {
+		v.fault("control.cluster", "there is no cluster %q; write one of %s", name,
+			strings.Join(slices.Sorted(maps.Keys(c.Clusters)), ", "))
+	}
+	if c.SecretFile == "" {
+		v.fault("secret_file", "is empty; make one with `head -c 32 /dev/urandom | base64 > slotgate.secret` and write its path")
+	}
+}
+
+func (v *validation) numbers(c Config) {
+	for _, s := range c.settings() {
+		if k := s.Value.Kind(); k != reflect.Int && k != reflect.Int64 {
+			continue
+		}
+		n, b := s.Value.Int(), numberBounds[s.Path]
+		if n < b.min || n > b.max {
+			v.fault(s.Path, "%d is out of range; write %d to %d", n, b.min, b.max)
+		}
+	}
+	levels := []string{"debug", "info", "warn", "error"}
+	if !slices.Contains(levels, c.Log.Level) {
+		v.fault("log.level", "%q is no level; write one of %s", c.Log.Level, strings.Join(levels, ", "))
+	}
+}
+
+// relations are faults of two settings that are fine alone.
+func (v *validation) relations(c Config) {
+	l := c.Limits
+	if l.ValueMaxBytes > l.RequestMaxBytes {
+		v.fault("limits.request_max_bytes", "%d holds no value of limits.value_max_bytes; write %d or more", l.RequestMaxBytes, l.ValueMaxBytes)
+	}
+	if l.ValueMaxBytes > l.ResponseMaxBytes {
+		v.fault("limits.response_max_bytes", "%d holds no value of limits.value_max_bytes; write %d or more", l.ResponseMaxBytes, l.ValueMaxBytes)
+	}
+	if most := max(l.RequestMaxBytes, l.ResponseMaxBytes); l.BytesInFlight < most {
+		v.fault("limits.bytes_in_flight", "%d never admits the largest request or response; write %d or more", l.BytesInFlight, most)
+	}
+	if c.HTTP.WriteTimeoutMS < l.DeadlineMS {
+		v.fault("http.write_timeout_ms", "%d cuts requests before limits.deadline_ms; write more than %d", c.HTTP.WriteTimeoutMS, l.DeadlineMS)
+	}
+}

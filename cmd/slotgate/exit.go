@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"net"
+)
+
+// The exit codes are a promise to scripts: see `slotgate --help`.
+const (
+	exitOK          = 0
+	exitFailure     = 1
+	exitUsage       = 2
+	exitCheck       = 3
+	exitUnreachable = 4
+	exitDenied      = 5
+	exitInterrupted = 130
+)
+
+// usageError marks a mistake in the command's arguments.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// checkError marks a check that ran well and found problems.
+type checkError struct{ error }
+
+func (e checkError) Unwrap() error { return e.error }
+
+// exitCode is the one place where an error becomes a code. serve and dev end by a signal without an error; any other
+// command that a signal stopped has not done what it was asked to.
+func exitCode(ctx context.Context, err error) int {
+	var (
+		usage usageError
+		check checkError
+		dial  *net.OpError
+	)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &check):
+		return exitCheck
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return exitUnreachable
+	}
+	return exitFailure
+}
