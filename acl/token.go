@@ -46,7 +46,6 @@ func NewKey(secret Secret, app string, now time.Time, expires *time.Time, permis
 		CreatedAt:   now,
 		ExpiresAt:   inUTC(expires),
 		Permissions: permissions,
-		Revision:    1,
 	}
 	if err := key.Validate(); err != nil {
 		return "", nil, err
