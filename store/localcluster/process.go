@@ -1,0 +1,72 @@
+package localcluster
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+)
+
+// spawner starts processes from one thread that lives until close. Linux sends the signal of Pdeathsig when the THREAD that
+// made the child ends, not the process; started from ordinary goroutines the servers would die at the runtime's whim.
+type spawner struct {
+	work chan func()
+	done chan struct{}
+}
+
+func newSpawner() *spawner {
+	s := &spawner{work: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s
+}
+
+func (s *spawner) close() {
+	close(s.work)
+	<-s.done
+}
+
+// process is one started server. done is closed when it has ended and been waited for.
+type process struct {
+	pid  int
+	cmd  *exec.Cmd
+	done chan struct{}
+}
+
+// start runs a server with its output in the file log.
+func (s *spawner) start(log string, binary string, args ...string) (*process, error) {
+	out, err := os.OpenFile(log, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close()
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = childAttributes()
+	started := make(chan error)
+	s.work <- func() { started <- cmd.Start() }
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("starting %s: %w", binary, err)
+	}
+	p := &process{pid: cmd.Process.Pid, cmd: cmd, done: make(chan struct{})}
+	go func() {
+		_ = cmd.Wait() // how a server ends is told by its log
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// alive tells whether the process has not ended yet.
+func (p *process) alive() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
