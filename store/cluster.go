@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// cluster is the connection to one Redis Cluster. It is made on the first use of its name and kept while in use.
+type cluster struct {
+	name    string
+	client  *redis.ClusterClient
+	cfg     *Config
+	metrics *metrics
+	lanes   sync.Map // node address -> chan struct{}: places for batch chunks at that node (batch.go)
+	// lastUse is in unix seconds: exact enough to close a client that nobody has used for minutes.
+	lastUse atomic.Int64
+	// lastReload is in unix nanoseconds.
+	lastReload atomic.Int64
+	topo       topologyCache
+}
+
+// reloadInterval bounds how often transport errors make go-redis read the topology again: its own cool-down is 200 ms.
+const reloadInterval = 200 * time.Millisecond
+
+// newCluster dials nothing: go-redis connects on the first command.
+func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster {
+	c := &cluster{name: name, cfg: cfg, metrics: m}
+	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis))
+	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{metrics: m, cluster: name}) })
+	return c
+}
+
+// clusterOptions is the client set-up of library-notes 10: no hidden retries beyond redirects, every wait bounded,
+// replicas never read, and no extra round trips on a new connection.
+func clusterOptions(cc ClusterConfig, rc RedisConfig) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password, TLSConfig: cc.TLS, Dialer: cc.Dialer,
+		Protocol:               2,
+		ReadOnly:               false, // true would send every read to a replica and lose read-your-writes
+		DisableRoutingPolicies: true,  // the resolver turns a dead shard into nil values; this package splits by itself
+		MaxRedirects:           3,
+		MaxRetries:             -1,
+		MinRetryBackoff:        8 * time.Millisecond,
+		MaxRetryBackoff:        64 * time.Millisecond,
+		ContextTimeoutEnabled:  true,
+		DialTimeout:            rc.DialTimeout, DialerRetries: 1,
+		ReadTimeout: rc.ReadTimeout, WriteTimeout: rc.WriteTimeout,
+		PoolSize: rc.PoolSize, MaxActiveConns: rc.PoolSize, PoolTimeout: rc.PoolTimeout,
+		PipelinePoolSize: rc.PipelinePoolSize,
+		ReadBufferSize:   singleBuffer, WriteBufferSize: singleBuffer,
+		PipelineReadBufferSize: pipelineBuffer, PipelineWriteBufferSize: pipelineBuffer,
+		ConnMaxLifetime: 30 * time.Minute, ConnMaxLifetimeJitter: 5 * time.Minute,
+		ClusterStateReloadInterval: rc.TopologyReload,
+		DisableIdentity:            true,
+		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+}
+
+// Buffers of one connection. 16 KiB hold most single values; a chunk of 100 values of a few hundred bytes fits 64 KiB.
+const (
+	singleBuffer   = 16 << 10
+	pipelineBuffer = 64 << 10
+)
+
+// reload asks go-redis to read the topology again. A crashed primary sends no MOVED, so without this its slots would
+// fail until the next regular reload (redis/go-redis#3979).
+func (c *cluster) reload(ctx context.Context) {
+	now := time.Now().UnixNano()
+	last := c.lastReload.Load()
+	if now-last >= int64(reloadInterval) && c.lastReload.CompareAndSwap(last, now) {
+		c.client.ReloadState(ctx)
+	}
+}
+
+// ClusterConfig says how to reach one Redis Cluster.
+type ClusterConfig struct {
+	Addrs    []string // seeds, host:port; one that answers is enough
+	Username string   // Redis ACL user; "" = default
+	Password string
+	TLS      *tls.Config // nil = plain TCP
+	// Dialer replaces net.Dialer; nil = default. Tests put faults here.
+	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
+}
+
+// clusters are the connections of this process, by name.
+type clusters struct {
+	store  *Store
+	mu     sync.RWMutex
+	byName map[string]*cluster
+	closed bool
+}
+
+// get returns the connection to a configured cluster, made now if it is not there. Callers that come at the same time
+// share one. Errors: cluster_down for a name that is not configured.
+func (cs *clusters) get(name string) (*cluster, *Error) {
+	cs.mu.RLock()
+	c := cs.byName[name]
+	cs.mu.RUnlock()
+	if c == nil {
+		var err *Error
+		if c, err = cs.open(name); err != nil {
+			return nil, err
+		}
+	}
+	if now := time.Now().Unix(); c.lastUse.Load() != now {
+		c.lastUse.Store(now)
+	}
+	return c, nil
+}
+
+func (cs *clusters) open(name string) (*cluster, *Error) {
+	cc, ok := cs.store.cfg.Clusters[name]
+	if !ok {
+		return nil, &Error{Code: CodeClusterDown, Detail: "the app's cluster is not configured at this gateway", Outcome: NotApplied}
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.closed {
+		return nil, &Error{Code: CodeDraining, Detail: "the gateway is shutting down", Outcome: NotApplied}
+	}
+	if c := cs.byName[name]; c != nil {
+		return c, nil
+	}
+	c := newCluster(name, cc, &cs.store.cfg, cs.store.metrics)
+	c.lastUse.Store(time.Now().Unix())
+	cs.byName[name] = c
+	return c, nil
+}
+
+// closeIdle closes the connections to clusters that nobody has used since before. A request lasts seconds, before lies
+// minutes back, so none is under way.
+func (cs *clusters) closeIdle(before time.Time) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for name, c := range cs.byName {
+		if c.lastUse.Load() < before.Unix() {
+			delete(cs.byName, name)
+			_ = c.client.Close()
+		}
+	}
+}
+
+func (cs *clusters) close() error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closed = true
+	var first error
+	for name, c := range cs.byName {
+		delete(cs.byName, name)
+		if err := c.client.Close(); err != nil && first == nil {
+			first = err
+		}
+	}
+	return first
+}
+
+func (cs *clusters) each(f func(*cluster)) {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	for _, c := range cs.byName {
+		f(c)
+	}
+}

@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/slot"
+)
+
+// KeyInfo describes a key of any type.
+type KeyInfo struct {
+	Type        string // Redis' name: string, hash, list, set, zset, stream
+	Encoding    string // how Redis holds it, "" if it would not say
+	TTLMS       int64  // -1 = does not expire
+	Slot        int
+	HashTag     string // the caller's own tag, "" = none
+	MemoryBytes int64  // with memory asked for; 0 = not known
+}
+
+// KeyInfo looks at a key. Memory costs Redis more, so it is asked for. Errors: key_not_found.
+func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memory bool) (KeyInfo, error) {
+	c, _, err := s.prepare(id, rowType, key)
+	if err != nil {
+		return KeyInfo{}, err
+	}
+	stored := id.Prefix + key
+	info := KeyInfo{Slot: slot.Of(stored), HashTag: ownTag(key)}
+	fail := c.try(ctx, rowType, s.retries(id, false), func() error {
+		pipe := c.client.Pipeline()
+		kind := pipe.Type(ctx, stored)
+		ttl := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
+		_ = pipe.Process(ctx, ttl)
+		encoding := pipe.ObjectEncoding(ctx, stored)
+		var used *redis.IntCmd
+		if memory {
+			used = pipe.MemoryUsage(ctx, stored)
+		}
+		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+			return err
+		}
+		info.Type, info.Encoding = kind.Val(), encoding.Val()
+		info.TTLMS, _ = ttl.Val().(int64)
+		if used != nil {
+			info.MemoryBytes = used.Val()
+		}
+		return nil
+	})
+	if fail != nil {
+		return KeyInfo{}, fail
+	}
+	if info.Type == "none" || info.TTLMS == -2 {
+		return KeyInfo{}, errKeyNotFound
+	}
+	return info, nil
+}
+
+// ownTag is the hash tag in the caller's key; "" if the whole key is hashed.
+func ownTag(key string) string {
+	if tag := slot.Tag(key); len(tag) < len(key) {
+		return tag
+	}
+	return ""
+}
+
+// Conditions of Expire, as Redis names them.
+var expireWhen = map[string]string{"": "", "nx": "NX", "xx": "XX", "gt": "GT", "lt": "LT"}
+
+// Expire sets when a key expires; e is ExpireIn or ExpireAt. when is "", nx (only if it had none), xx, gt (only to
+// lengthen) or lt. applied is false if that was not met; ttlMS is the lifetime afterwards, -1 = none.
+// Errors: key_not_found, ttl_too_long, or an outcome.
+func (s *Store) Expire(ctx context.Context, id *acl.Identity, key string, e Expiry, when string) (applied bool, ttlMS int64, err error) {
+	word, ok := expireWhen[when]
+	if !ok {
+		return false, 0, Invalid("/when", "unknown condition; it must be nx, xx, gt or lt")
+	}
+	if err := rowPExpire.allow(id); err != nil {
+		return false, 0, err
+	}
+	if err := e.check(id.App, s.now()); err != nil {
+		return false, 0, err
+	}
+	command := "PEXPIRE"
+	if e.Mode == ExpireAt {
+		command = "PEXPIREAT"
+	}
+	return s.expire(ctx, id, rowPExpire, key, command, strconv.FormatInt(e.Millis, 10), word)
+}
+
+// Persist removes the expiry of a key; a key without one stays as it is. Errors: key_not_found, ttl_required.
+func (s *Store) Persist(ctx context.Context, id *acl.Identity, key string) error {
+	if err := rowPersist.allow(id); err != nil {
+		return err
+	}
+	if id.App.MaxTTLMS > 0 {
+		return ttlProblem(statusTTLRequired, id.App)
+	}
+	_, _, err := s.expire(ctx, id, rowPersist, key, "PERSIST", "0", "")
+	return err
+}
+
+func (s *Store) expire(ctx context.Context, id *acl.Identity, r *row, key, command, ms, when string) (bool, int64, error) {
+	reply, err := s.run(ctx, id, r, scriptExpire, key, command, ms, when)
+	if err != nil {
+		return false, 0, err
+	}
+	if reply.status() == statusUnmet {
+		return false, 0, errKeyNotFound
+	}
+	return reply.integer(1) == 1, reply.integer(2), nil
+}
+
+// types are the values of ListOptions.Type.
+var types = []string{"string", "hash", "list", "set", "zset", "stream"}
+
+func checkType(name string) *Error {
+	if name == "" {
+		return nil
+	}
+	for _, t := range types {
+		if t == name {
+			return nil
+		}
+	}
+	return Invalid("query:type", "unknown type; it must be one of "+strings.Join(types, ", "))
+}

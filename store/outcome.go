@@ -1,0 +1,130 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// verdict is what an error of go-redis tells about one command that was sent at most once (NoRetry).
+// Sources: reliability table 1c of the design and go-redis v9.23.0, error.go and osscluster.go.
+type verdict struct {
+	code Code
+	// notExecuted: Redis certainly did not run the command. False = it may have, or it did and failed without effect.
+	notExecuted bool
+	// again: the fault passes by itself; worth another try within the deadline.
+	again bool
+	// reload: the topology may have changed; go-redis reloads it by itself on redirects only.
+	reload bool
+	// noEffect: Redis ran the command and refused it, changing nothing. The answer is final.
+	noEffect bool
+	detail   string
+	prefix   string // of Redis' error
+}
+
+// replyRule is the row for one prefix of a Redis error reply.
+type replyRule struct {
+	prefix string
+	verdict
+}
+
+// replyRules are tried in order. Redis refuses all of these before it runs the command, except those marked noEffect,
+// which are the command's own refusal.
+var replyRules = []replyRule{
+	{"MOVED", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the slot is moving between nodes"}},
+	{"ASK", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the slot is moving between nodes"}},
+	{"TRYAGAIN", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the slot is moving between nodes"}},
+	{"CLUSTERDOWN", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the cluster does not serve this slot at the moment"}},
+	{"LOADING", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the node is loading its data"}},
+	{"MASTERDOWN", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the primary is down"}},
+	{"READONLY", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the node has become a replica"}},
+	{"NOREPLICAS", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the primary has too few replicas to accept writes"}},
+	{"ERR max number of clients", verdict{code: CodeBackendSaturated, notExecuted: true, again: true, detail: "the node accepts no more connections"}},
+	{"OOM", verdict{code: CodeOutOfMemory, notExecuted: true, detail: "the node has reached its memory limit; reads and deletes still work"}},
+	{"BUSY ", verdict{code: CodeClusterDown, notExecuted: true, detail: "the node is busy with a script"}},
+	{"MISCONF", verdict{code: CodeClusterDown, notExecuted: true, detail: "the node refuses writes because it cannot save them"}},
+	{"NOSCRIPT", verdict{code: CodeBackendError, notExecuted: true, detail: "the node lost a script while it was used"}},
+	{"NOAUTH", verdict{code: CodeInternal, notExecuted: true}},
+	{"NOPERM", verdict{code: CodeInternal, notExecuted: true}},
+	{"WRONGPASS", verdict{code: CodeInternal, notExecuted: true}},
+	{"WRONGTYPE", verdict{code: CodeWrongType, noEffect: true, detail: "the key holds a value of another type"}},
+	{"ERR value is not an integer", verdict{code: CodeNotANumber, noEffect: true, detail: "the stored value is not an integer of 64 bits"}},
+	{"ERR value is not a valid float", verdict{code: CodeNotANumber, noEffect: true, detail: "the stored value is not a number"}},
+	{"ERR hash value is not", verdict{code: CodeNotANumber, noEffect: true, detail: "the stored value is not a number"}},
+	{"ERR increment or decrement would overflow", verdict{code: CodeOutOfRange, noEffect: true, detail: "the counter would leave the range of 64 bits"}},
+	{"ERR increment would produce NaN or Infinity", verdict{code: CodeOutOfRange, noEffect: true, detail: "the counter would leave the range of numbers"}},
+	{"ERR string exceeds maximum allowed size", verdict{code: CodeValueTooLarge, noEffect: true, detail: "the value would be larger than Redis allows"}},
+	{"CROSSSLOT", verdict{code: CodeCrossSlot, notExecuted: true, detail: "the keys are in different slots"}},
+	{"ERR unknown command", verdict{code: CodeUnsupportedByCluster, notExecuted: true, detail: "the cluster's version does not know this command"}},
+	{"EXECABORT", verdict{code: CodeBackendError, notExecuted: true, again: true, detail: "the transaction was refused"}},
+}
+
+// classify says what err means. err must not be nil or redis.Nil.
+func classify(err error) verdict {
+	var reply redis.Error
+	if errors.As(err, &reply) {
+		return classifyReply(reply.Error())
+	}
+	return classifyTransport(err)
+}
+
+func classifyReply(text string) verdict {
+	prefix, _, _ := strings.Cut(text, " ")
+	for i := range replyRules {
+		if strings.HasPrefix(text, replyRules[i].prefix) {
+			v := replyRules[i].verdict
+			v.prefix = prefix
+			return v
+		}
+	}
+	// Not in the table: it may be an error raised in the middle of a script, so nothing is certain.
+	return verdict{code: CodeBackendError, prefix: prefix, detail: "Redis refused the command for a reason the gateway does not know"}
+}
+
+func classifyTransport(err error) verdict {
+	var op *net.OpError
+	switch {
+	case errors.As(err, &op) && op.Op == "dial":
+		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the node cannot be reached"}
+	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
+		return verdict{code: CodeBackendSaturated, notExecuted: true, again: true, detail: "all connections to the node are in use"}
+	case errors.Is(err, redis.ErrClosed):
+		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the connection to the node was closed"}
+	case err == context.DeadlineExceeded, err == context.Canceled: //nolint:errorlint // only the bare ones mean "not sent"
+		return verdict{code: CodeBackendTimeout, notExecuted: true, reload: true, detail: "the deadline passed before the command was sent"}
+	case isTimeout(err):
+		return verdict{code: CodeBackendTimeout, again: true, reload: true, detail: "the node did not answer in time"}
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &op):
+		return verdict{code: CodeBackendTimeout, again: true, reload: true, detail: "the connection to the node broke before it answered"}
+	case strings.HasPrefix(err.Error(), "redis: cluster has no nodes"):
+		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the cluster has no nodes"}
+	default:
+		return verdict{code: CodeBackendError, detail: "the node answered with something the gateway does not understand"}
+	}
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
+
+// problem makes the error that the caller sees. write says whether the command changes data.
+func (v verdict) problem(write bool, cause error) *Error {
+	e := NewError(v.code, v.detail).WithCause(cause)
+	e.RedisError = v.prefix
+	status := e.Status()
+	if status == 503 {
+		e.RetryAfter = retryAfter
+	}
+	if write && status >= 500 {
+		e.Outcome = Unknown
+		if v.notExecuted || v.noEffect {
+			e.Outcome = NotApplied
+		}
+	}
+	return e
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Back-off between tries: 10 ms doubling up to 200 ms, each with full jitter so that callers do not return together.
+// A failover takes Redis 1 s and more; the requests that outlive it are those with a longer deadline.
+const (
+	firstBackoff = 10 * time.Millisecond
+	maxBackoff   = 200 * time.Millisecond
+	// retryAfter is what a 503 tells the client: by then a topology reload has certainly been tried.
+	retryAfter = time.Second
+)
+
+// try runs one command until it succeeds, its failure is final, or tries or time run out. send must make a fresh
+// command each time. redis.Nil passes as it is.
+func (c *cluster) try(ctx context.Context, r *row, retries int, send func() error) error {
+	write := r.writes()
+	start := time.Now()
+	for attempt := 0; ; attempt++ {
+		err := send()
+		if err == nil || errors.Is(err, redis.Nil) {
+			c.metrics.observe(c.name, r, start)
+			return err
+		}
+		v := classify(err)
+		c.failed(ctx, v)
+		if !v.mayRepeat(write) || attempt >= retries || !backoff(ctx, attempt) {
+			c.metrics.observe(c.name, r, start)
+			return v.problem(write, err)
+		}
+		c.metrics.retried(c.name)
+	}
+}
+
+// failed counts a failure and reloads the topology if that may be the reason.
+func (c *cluster) failed(ctx context.Context, v verdict) {
+	c.metrics.failed(c.name, v)
+	if v.reload {
+		c.reload(ctx)
+	}
+}
+
+// mayRepeat is the rule of decision 3: a write only if Redis certainly did not run it, a read after any passing fault.
+func (v verdict) mayRepeat(write bool) bool {
+	return v.again && (v.notExecuted || !write)
+}
+
+// backoff waits before try number attempt+1. It is false if the deadline would pass meanwhile.
+func backoff(ctx context.Context, attempt int) bool {
+	wait := min(firstBackoff<<min(attempt, 10), maxBackoff)
+	wait = wait/2 + rand.N(wait/2)
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
+		return false
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}

@@ -1,0 +1,108 @@
+package store
+
+import (
+	"context"
+	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
+	"embed"
+	"encoding/hex"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// script is a Lua script of the gateway's own, on one key. Apps never see or change them.
+type script struct{ source, sha string }
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+var (
+	scriptSet      = loadScript("set")
+	scriptAppend   = loadScript("append")
+	scriptSetRange = loadScript("setrange")
+	scriptRange    = loadScript("range")
+	scriptDelete   = loadScript("delete")
+	scriptExpire   = loadScript("expire")
+	scriptAdd      = loadScript("add")
+)
+
+// loadScript joins the shared TTL policy and a script's own file.
+func loadScript(name string) script {
+	source := ""
+	for _, file := range []string{"ttl", name} {
+		text, err := scriptFiles.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic("store: no script " + file)
+		}
+		source += string(text)
+	}
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return script{source: source, sha: hex.EncodeToString(sum[:])}
+}
+
+// scriptReply is the array that every script returns: a status, then what belongs to it.
+type scriptReply []any
+
+func (r scriptReply) status() int64 { return r.integer(0) }
+func (r scriptReply) integer(i int) int64 {
+	if i < len(r) {
+		if n, ok := r[i].(int64); ok {
+			return n
+		}
+	}
+	return 0
+}
+func (r scriptReply) text(i int) string {
+	if i < len(r) {
+		if s, ok := r[i].(string); ok {
+			return s
+		}
+	}
+	return ""
+}
+
+// Statuses that scripts share.
+const (
+	statusUnmet       = 0
+	statusDone        = 1
+	statusTTLRequired = -1
+	statusTTLTooLong  = -2
+	statusTooLarge    = -3
+	statusFraction    = -4
+	statusRewrite     = -10
+)
+
+// run runs a script on the caller's key in place of the command r, whose permission and sizes it needs. EVALSHA is sent
+// once; NOSCRIPT means that it was not executed, and EVAL follows on the same node, which then knows the script.
+func (s *Store) run(ctx context.Context, id *acl.Identity, r *row, sc script, key string, argv ...any) (scriptReply, error) {
+	if err := r.allow(id); err != nil {
+		return nil, err
+	}
+	stored, err := storedKey(id, key)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.clusters.get(id.App.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	args := append(make([]any, 0, len(argv)+4), "EVALSHA", sc.sha, "1", stored)
+	args = append(args, argv...)
+	var reply scriptReply
+	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
+		cmd := onceCmd{redis.NewCmd(ctx, args...)}
+		e := c.client.Process(ctx, cmd)
+		if redis.HasErrorPrefix(e, "NOSCRIPT") {
+			args[0], args[1] = "EVAL", sc.source
+			cmd = onceCmd{redis.NewCmd(ctx, args...)}
+			e = c.client.Process(ctx, cmd)
+		}
+		if e != nil {
+			return e
+		}
+		reply, _ = cmd.Val().([]any)
+		return nil
+	})
+	return reply, fail
+}

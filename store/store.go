@@ -1,0 +1,161 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// Config is what a Store needs to know. Zero fields of Redis, Retries and Batch mean the defaults beside them.
+type Config struct {
+	Clusters map[string]ClusterConfig // by the name that apps carry
+	Redis    RedisConfig
+	Retries  Retries
+	Batch    BatchConfig
+	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
+	CursorKey []byte
+	// IdleClose: connections to a cluster that no request has used for this long are closed. 0 = 10 minutes.
+	IdleClose time.Duration
+}
+
+// RedisConfig holds the bounds of every connection pool; each counts per node of a cluster.
+type RedisConfig struct {
+	PoolSize         int           // connections for single commands; 0 = 32
+	PipelinePoolSize int           // connections for batches; 0 = 8
+	PoolTimeout      time.Duration // wait for a free connection; 0 = 100 ms
+	DialTimeout      time.Duration // 0 = 300 ms
+	ReadTimeout      time.Duration // one reply; a request's deadline may cut it shorter; 0 = 1 s
+	WriteTimeout     time.Duration // 0 = 1 s
+	TopologyReload   time.Duration // regular re-reading of the slot map; 0 = 5 s
+}
+
+// Retries counts repetitions after the first try, for faults that pass by themselves. 0 = 3; negative = none. Reads are
+// repeated after any such fault, writes only if Redis certainly did not execute them.
+type Retries struct{ Read, Write int }
+
+// BatchConfig bounds the fan-out of mget, mset, mdelete and mexists.
+type BatchConfig struct {
+	Chunk      int // commands in one pipeline; 0 = 100
+	PerRequest int // chunks of one request under way; 0 = 4. At least one per node, so that no node waits for another
+	PerNode    int // chunks at one node under way, of all requests; 0 = 8, the pipeline connections
+}
+
+func (c Config) withDefaults() Config {
+	def(&c.Redis.PoolSize, 32)
+	def(&c.Redis.PipelinePoolSize, 8)
+	def(&c.Redis.PoolTimeout, 100*time.Millisecond)
+	def(&c.Redis.DialTimeout, 300*time.Millisecond)
+	def(&c.Redis.ReadTimeout, time.Second)
+	def(&c.Redis.WriteTimeout, time.Second)
+	def(&c.Redis.TopologyReload, 5*time.Second)
+	def(&c.Retries.Read, 3)
+	def(&c.Retries.Write, 3)
+	def(&c.Batch.Chunk, 100)
+	def(&c.Batch.PerRequest, 4)
+	def(&c.Batch.PerNode, 8)
+	def(&c.IdleClose, 10*time.Minute)
+	return c
+}
+
+func def[T int | time.Duration](field *T, value T) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+// Store runs the operations of the gateway on the clusters of its configuration. It is safe for concurrent use.
+// Every method takes the caller, checks its permission and the sizes first, and returns an *Error.
+type Store struct {
+	cfg      Config
+	clusters clusters
+	metrics  *metrics
+	log      *slog.Logger
+	now      func() time.Time
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+// New makes a Store; it connects to nothing yet. Close must be called. registry and log may be nil.
+func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, error) {
+	if len(cfg.CursorKey) < 32 {
+		return nil, fmt.Errorf("store: the cursor key has %d bytes, it needs 32", len(cfg.CursorKey))
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	s := &Store{cfg: cfg.withDefaults(), log: log, now: time.Now}
+	s.clusters = clusters{store: s, byName: map[string]*cluster{}}
+	s.metrics = newMetrics(registry, s)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	s.done.Add(1)
+	go func() { defer s.done.Done(); s.closeIdleClusters(ctx) }()
+	return s, nil
+}
+
+// Close ends the background work and all connections. Calls under way fail.
+func (s *Store) Close() error {
+	s.stop()
+	s.done.Wait()
+	return s.clusters.close()
+}
+
+func (s *Store) closeIdleClusters(ctx context.Context) {
+	tick := time.NewTicker(s.cfg.IdleClose / 2)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.clusters.closeIdle(s.now().Add(-s.cfg.IdleClose))
+		}
+	}
+}
+
+// Client returns the connection to a configured cluster, for the control store and the tools beside it. It stays the
+// Store's: the caller must not close it, and must ask again for each piece of work.
+func (s *Store) Client(name string) (redis.UniversalClient, error) {
+	c, err := s.clusters.get(name)
+	if err != nil {
+		return nil, err
+	}
+	return c.client, nil
+}
+
+// Routable says whether a cluster's slot map can be read and names at least one primary; nil = yes.
+func (s *Store) Routable(ctx context.Context, name string) error {
+	c, err := s.clusters.get(name)
+	if err != nil {
+		return err
+	}
+	t, e := c.topo.read(ctx, c.client)
+	if e != nil {
+		return classify(e).problem(false, e)
+	}
+	if len(t.shards) == 0 {
+		return NewError(CodeClusterDown, "the cluster has no primaries")
+	}
+	return nil
+}
+
+// retries returns how often a command of this caller may be repeated.
+func (s *Store) retries(id *acl.Identity, write bool) int {
+	n := s.cfg.Retries.Read
+	if write {
+		n = s.cfg.Retries.Write
+	}
+	if r := id.App.Retries; r != nil {
+		if n = r.Read; write {
+			n = r.Write
+		}
+	}
+	return max(n, 0)
+}

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// Value is a string as its owner wrote it.
+type Value struct {
+	Data []byte
+	// TTLMS is the remaining lifetime, if GetOptions.WithTTL asked for it: -1 = does not expire.
+	TTLMS int64
+}
+
+// GetOptions change what a read does.
+type GetOptions struct {
+	Expiry  Expiry // ExpireIn or ExpireAt makes it a write (GETEX) that moves the expiry
+	WithTTL bool   // fill Value.TTLMS
+}
+
+// SetOptions change what a write does.
+type SetOptions struct {
+	Expiry         Expiry
+	Cond           Condition
+	ReturnPrevious bool
+}
+
+// SetResult is what a write did.
+type SetResult struct {
+	TTLMS    int64  // the lifetime it set, in milliseconds; 0 = none, or a kept one
+	Previous *Value // with ReturnPrevious: nil if there was none
+}
+
+var errKeyNotFound = NewError(CodeKeyNotFound, "the key does not exist")
+
+// decodeLimit is how large a decoded value may be: what may be written or what may be answered, whichever is more.
+func decodeLimit(id *acl.Identity) int64 {
+	return max(id.Sizes.ValueMaxBytes, id.Sizes.ResponseMaxBytes)
+}
+
+// Get reads the value of key. Errors: key_not_found, wrong_type, response_too_large (known before it is loaded),
+// corrupt_value, ttl_too_long.
+func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOptions) (Value, error) {
+	var stored []byte
+	var err error
+	if o.Expiry.Mode == NoExpiry {
+		stored, err = s.fetch(ctx, id, rowGet, id.Sizes.ResponseMaxBytes, key)
+	} else {
+		stored, err = s.getAndExpire(ctx, id, key, o.Expiry)
+	}
+	if err != nil {
+		return Value{}, notFound(err)
+	}
+	v := Value{}
+	if v.Data, err = s.decode(id, stored); err != nil {
+		return Value{}, err
+	}
+	if o.WithTTL {
+		if v.TTLMS, err = s.ttl(ctx, id, key, o.Expiry); err != nil {
+			return Value{}, err
+		}
+	}
+	return v, nil
+}
+
+// getAndExpire is GETEX. The size is looked at first: a value that cannot be answered keeps its lifetime.
+func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, e Expiry) ([]byte, error) {
+	if err := rowGetEx.allow(id); err != nil {
+		return nil, err
+	}
+	if err := e.check(id.App, s.now()); err != nil {
+		return nil, err
+	}
+	size, err := s.lengthAs(ctx, id, rowGetEx, key)
+	if err != nil {
+		return nil, err
+	}
+	if size > id.Sizes.ResponseMaxBytes {
+		return nil, errTooLarge(size, id.Sizes.ResponseMaxBytes)
+	}
+	return s.fetch(ctx, id, rowGetEx, id.Sizes.ResponseMaxBytes, append([]any{key}, e.args(id.App)...)...)
+}
+
+// ttl is the remaining lifetime of a key that was just read; the row is that of the read, which the caller may run.
+func (s *Store) ttl(ctx context.Context, id *acl.Identity, key string, e Expiry) (int64, error) {
+	if e.Mode != NoExpiry {
+		return e.remaining(id.App, s.now()), nil
+	}
+	stored, err := storedKey(id, key)
+	if err != nil {
+		return 0, err
+	}
+	c, err := s.clusters.get(id.App.Cluster)
+	if err != nil {
+		return 0, err
+	}
+	var ms int64
+	fail := c.try(ctx, rowPTTL, s.retries(id, false), func() error {
+		cmd := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
+		e := c.client.Process(ctx, cmd)
+		ms, _ = cmd.Val().(int64)
+		return e
+	})
+	return max(ms, -1), fail
+}
+
+// decode opens a stored value; its *Error becomes a plain error that is nil when there is none.
+func (s *Store) decode(id *acl.Identity, stored []byte) ([]byte, error) {
+	data, err := decodeValue(stored, decodeLimit(id))
+	if err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func notFound(err error) error {
+	if errors.Is(err, redis.Nil) {
+		return errKeyNotFound
+	}
+	return err
+}
+
+// Set writes data under key. Errors: precondition_failed with the current ETag, value_too_large, ttl_required,
+// ttl_too_long, wrong_type (only when the previous value is asked for or looked at), or an outcome.
+func (s *Store) Set(ctx context.Context, id *acl.Identity, key string, data []byte, o SetOptions) (SetResult, error) {
+	if err := s.checkWrite(id, rowSet, key, int64(len(data)), o.Expiry); err != nil {
+		return SetResult{}, err
+	}
+	stored := encodeValue(data, id.CompressMinBytes)
+	res := SetResult{TTLMS: o.Expiry.remaining(id.App, s.now())}
+	var err error
+	switch {
+	case o.Cond.byValue() || o.ReturnPrevious:
+		res.Previous, err = s.swap(ctx, id, key, stored, o)
+	case o.Expiry.Mode == KeepExpiry && hasTTLPolicy(id.App):
+		err = s.setByScript(ctx, id, key, stored, o.Cond.script(), nil, o.Expiry)
+	default:
+		err = s.setPlain(ctx, id, key, stored, o)
+	}
+	if errors.Is(err, errConditionUnmet) {
+		err = s.unmet(ctx, id, key)
+	}
+	if err != nil {
+		return SetResult{}, err
+	}
+	return res, nil
+}
+
+// errConditionUnmet says inside this package that Redis did not write because of the condition.
+var errConditionUnmet = errors.New("store: condition not met")
+
+// checkWrite is what every write of a value checks before anything is sent.
+func (s *Store) checkWrite(id *acl.Identity, r *row, key string, size int64, e Expiry) error {
+	if err := r.allow(id); err != nil {
+		return err
+	}
+	if err := checkKey(id, key); err != nil {
+		return err
+	}
+	if err := checkValue(id, size); err != nil {
+		return err
+	}
+	if err := e.check(id.App, s.now()); err != nil {
+		return err
+	}
+	return nil
+}
+
+// setPlain is one SET.
+func (s *Store) setPlain(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions) error {
+	args := append(make([]any, 0, 6), key, stored)
+	args = append(args, o.Expiry.args(id.App)...)
+	switch {
+	case o.Cond.IfNoneMatch:
+		args = append(args, "NX")
+	case o.Cond.mustExist():
+		args = append(args, "XX")
+	}
+	_, err := s.do(ctx, id, rowSet, args...)
+	if errors.Is(err, redis.Nil) {
+		return errConditionUnmet
+	}
+	return err
+}
+
+// setByScript is SET with the conditions and policies that SET itself does not know. expected goes with cond "cas".
+func (s *Store) setByScript(ctx context.Context, id *acl.Identity, key string, stored []byte, cond string, expected []byte, e Expiry) error {
+	return s.setByScriptAs(ctx, id, rowSet, key, stored, cond, expected, e)
+}
+
+// setByScriptAs is setByScript as a step of the operation whose row is as.
+func (s *Store) setByScriptAs(ctx context.Context, id *acl.Identity, as *row, key string, stored []byte, cond string, expected []byte, e Expiry) error {
+	mode, ms := e.script()
+	reply, err := s.run(ctx, id, as, scriptSet, key,
+		stored, cond, expected, mode, ms, id.App.DefaultTTLMS, id.App.MaxTTLMS)
+	if err != nil {
+		return err
+	}
+	if reply.status() == statusUnmet {
+		return errConditionUnmet
+	}
+	if p := ttlProblem(reply.status(), id.App); p != nil {
+		return p
+	}
+	return nil
+}
+
+// swap writes only over the value that it has read: it compares the decoded value with the condition here, and the
+// script writes only if the stored bytes are still the ones read; otherwise it reads again.
+func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions) (*Value, error) {
+	for {
+		old, err := s.readForSwap(ctx, id, key)
+		if err != nil {
+			return nil, err
+		}
+		if err := old.holds(o.Cond); err != nil {
+			return nil, err
+		}
+		cond := "cas"
+		if old == nil {
+			cond = "nx"
+		}
+		err = s.setByScript(ctx, id, key, stored, cond, old.bytes(), o.Expiry)
+		if !errors.Is(err, errConditionUnmet) {
+			return old.value(), err
+		}
+		if err := raced(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// held is a value with the bytes that Redis stores for it; nil = the key does not exist.
+type held struct{ stored, data []byte }
+
+func (h *held) bytes() []byte {
+	if h == nil {
+		return nil
+	}
+	return h.stored
+}
+
+func (h *held) value() *Value {
+	if h == nil {
+		return nil
+	}
+	return &Value{Data: h.data}
+}
+
+// holds is nil if the condition is met by the value.
+func (h *held) holds(c Condition) error {
+	switch {
+	case h == nil && len(c.IfMatch) > 0:
+		return errUnmet("")
+	case h != nil && (c.IfNoneMatch || c.byValue() && !c.matches(ETag(h.data))):
+		return errUnmet(ETag(h.data))
+	}
+	return nil
+}
+
+// readForSwap reads a value on behalf of SET.
+func (s *Store) readForSwap(ctx context.Context, id *acl.Identity, key string) (*held, error) {
+	return s.readForSwapAs(ctx, id, rowSet, key)
+}
+
+// readForSwapAs reads a value on behalf of a write that the caller may do; reading is not a permission of its own here.
+func (s *Store) readForSwapAs(ctx context.Context, id *acl.Identity, as *row, key string) (*held, error) {
+	stored, err := s.fetchAs(ctx, id, as, rowGet, decodeLimit(id), key)
+	if errors.Is(err, redis.Nil) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.decode(id, stored)
+	if err != nil {
+		return nil, err
+	}
+	return &held{stored: stored, data: data}, nil
+}
+
+// raced is called when another writer came between; it ends the loop at the deadline.
+func raced(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return &Error{Code: CodeBackendTimeout, Detail: "other writers changed the key again and again until the deadline", Outcome: NotApplied, cause: err}
+	}
+	return nil
+}
+
+// unmet is the answer to a condition that Redis found unmet: 412 with the current ETag, as far as the caller may read.
+func (s *Store) unmet(ctx context.Context, id *acl.Identity, key string) error {
+	if v, err := s.Get(ctx, id, key, GetOptions{}); err == nil {
+		return errUnmet(ETag(v.Data))
+	} else if errors.Is(err, errKeyNotFound) {
+		return errUnmet("")
+	}
+	return NewError(CodePreconditionFailed, "the condition on the key is not met")
+}
+
+// DeleteOptions change what a delete does.
+type DeleteOptions struct {
+	Cond        Condition
+	ReturnValue bool // give back what was removed; strings only
+}
+
+// Delete removes a key of any type; with a condition by value, or when its value is asked for, a string only.
+// Errors: key_not_found, precondition_failed, wrong_type, or an outcome.
+func (s *Store) Delete(ctx context.Context, id *acl.Identity, key string, o DeleteOptions) (*Value, error) {
+	if err := rowUnlink.allow(id); err != nil {
+		return nil, err
+	}
+	if o.Cond.byValue() || o.ReturnValue {
+		return s.deleteValue(ctx, id, key, o)
+	}
+	n, err := s.do(ctx, id, rowUnlink, key)
+	if err != nil {
+		return nil, err
+	}
+	if n == int64(0) && o.Cond.mustExist() {
+		return nil, errUnmet("")
+	}
+	if n == int64(0) {
+		return nil, errKeyNotFound
+	}
+	return nil, nil
+}
+
+// deleteValue removes exactly the value that it has read, so that what it returns is what was removed.
+func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o DeleteOptions) (*Value, error) {
+	if o.ReturnValue {
+		if err := rowGetDel.allow(id); err != nil {
+			return nil, err
+		}
+	}
+	for {
+		stored, err := s.fetchAs(ctx, id, rowUnlink, rowGet, decodeLimit(id), key)
+		if errors.Is(err, redis.Nil) {
+			if len(o.Cond.IfMatch) > 0 {
+				return nil, errUnmet("")
+			}
+			return nil, errKeyNotFound
+		}
+		if err != nil {
+			return nil, err
+		}
+		data, err := s.decode(id, stored)
+		if err != nil {
+			return nil, err
+		}
+		if err := (&held{stored, data}).holds(o.Cond); err != nil {
+			return nil, err
+		}
+		reply, err := s.run(ctx, id, rowUnlink, scriptDelete, key, stored)
+		if err != nil {
+			return nil, err
+		}
+		if reply.status() == statusDone {
+			return &Value{Data: data}, nil
+		}
+		if err := raced(ctx); err != nil {
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// row is what the gateway knows about one Redis command. Routing, prefixing, permission, "may be repeated" and the
+// handling of values all come from here and nowhere else.
+type row struct {
+	name   string     // upper case
+	arity  int        // Redis' convention, the name counted: n exactly, -n at least
+	key    int        // position of the key in the arguments, the name being 0; 0 = no key
+	class  acl.Class  // the permission class, as Redis' own categories group it
+	also   acl.Class  // a second class that grants it as well; 0 = none
+	access acl.Access // Write = changes data (or its expiry): never repeated once it may have been sent
+	cost   cost
+}
+
+// cost says how the work of a command grows.
+type cost uint8
+
+const (
+	constant cost = iota // does not grow
+	linear               // grows with the value: kept off shared pipes
+)
+
+// table has one row for each command. A command without a row cannot be built, so it is refused everywhere.
+var table = makeTable([]row{
+	{name: "GET", arity: 2, key: 1, class: acl.Strings, access: acl.Read},
+	{name: "GETEX", arity: -2, key: 1, class: acl.Strings, access: acl.Write},
+	{name: "GETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Read, cost: linear},
+	{name: "STRLEN", arity: 2, key: 1, class: acl.Strings, access: acl.Read},
+	{name: "SET", arity: -3, key: 1, class: acl.Strings, access: acl.Write},
+	{name: "SETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Write, cost: linear},
+	{name: "APPEND", arity: 3, key: 1, class: acl.Strings, access: acl.Write, cost: linear},
+	{name: "GETDEL", arity: 2, key: 1, class: acl.Strings, access: acl.Write},
+	{name: "INCRBY", arity: 3, key: 1, class: acl.Strings, access: acl.Write},
+	{name: "INCRBYFLOAT", arity: 3, key: 1, class: acl.Strings, access: acl.Write},
+	// SET can replace a key of any type, so a writer of strings may remove one too.
+	{name: "UNLINK", arity: 2, key: 1, class: acl.Keys, also: acl.Strings, access: acl.Write},
+	{name: "EXISTS", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
+	{name: "TYPE", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
+	{name: "PTTL", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
+	{name: "PEXPIRE", arity: -3, key: 1, class: acl.Keys, access: acl.Write},
+	{name: "PEXPIREAT", arity: -3, key: 1, class: acl.Keys, access: acl.Write},
+	{name: "PERSIST", arity: 2, key: 1, class: acl.Keys, access: acl.Write},
+	{name: "OBJECT", arity: 3, key: 2, class: acl.Keys, access: acl.Read},
+	{name: "MEMORY", arity: -3, key: 2, class: acl.Keys, access: acl.Read, cost: linear},
+	{name: "SCAN", arity: -2, class: acl.Keys, access: acl.Read},
+})
+
+// The rows that the methods of Store use.
+var (
+	rowGet         = mustRow("GET")
+	rowGetEx       = mustRow("GETEX")
+	rowGetRange    = mustRow("GETRANGE")
+	rowStrlen      = mustRow("STRLEN")
+	rowSet         = mustRow("SET")
+	rowSetRange    = mustRow("SETRANGE")
+	rowAppend      = mustRow("APPEND")
+	rowGetDel      = mustRow("GETDEL")
+	rowIncrBy      = mustRow("INCRBY")
+	rowIncrByFloat = mustRow("INCRBYFLOAT")
+	rowUnlink      = mustRow("UNLINK")
+	rowExists      = mustRow("EXISTS")
+	rowType        = mustRow("TYPE")
+	rowPTTL        = mustRow("PTTL")
+	rowPExpire     = mustRow("PEXPIRE")
+	rowPersist     = mustRow("PERSIST")
+	rowObject      = mustRow("OBJECT")
+	rowMemory      = mustRow("MEMORY")
+	rowScan        = mustRow("SCAN")
+)
+
+func makeTable(rows []row) map[string]*row {
+	t := make(map[string]*row, len(rows))
+	for i := range rows {
+		if t[rows[i].name] != nil {
+			panic("store: two rows for " + rows[i].name)
+		}
+		t[rows[i].name] = &rows[i]
+	}
+	return t
+}
+
+func mustRow(name string) *row {
+	r, err := lookup(name)
+	if err != nil {
+		panic("store: no row for " + name)
+	}
+	return r
+}
+
+// lookup finds the row of a command, in any case. Error: command_not_allowed.
+func lookup(name string) (*row, *Error) {
+	if r := table[name]; r != nil {
+		return r, nil
+	}
+	if r := table[strings.ToUpper(name)]; r != nil {
+		return r, nil
+	}
+	return nil, NewError(CodeCommandNotAllowed, fmt.Sprintf("the command %.32q is not offered by the gateway", name))
+}
+
+// allow says whether id may run the command. It is the only check of permissions, and comes before everything else.
+func (r *row) allow(id *acl.Identity) *Error {
+	p := id.Permissions
+	if p.Allows(r.class, r.access, r.name) || r.also != 0 && p.Allows(r.also, r.access, r.name) {
+		return nil
+	}
+	return NewError(CodeForbidden, fmt.Sprintf("the app key has no permission %s:%s (or commands:%s)", r.class, r.access, r.name))
+}
+
+// args returns the arguments of the command as Redis is to see them: the key prefixed, the rest as given. rest are the
+// arguments without the name; those that are keys must be strings. A wrong count or an unusable key is refused.
+func (r *row) args(id *acl.Identity, rest ...any) ([]any, *Error) {
+	n := len(rest) + 1
+	if n != r.arity && (r.arity > 0 || n < -r.arity) {
+		return nil, NewError(CodeInvalidRequest, "wrong number of arguments for "+r.name)
+	}
+	args := make([]any, n, n+4)
+	args[0] = r.name
+	copy(args[1:], rest)
+	if r.key == 0 {
+		return args, nil
+	}
+	key, ok := rest[r.key-1].(string)
+	if !ok {
+		return nil, NewError(CodeInternal, "a key that is not a string")
+	}
+	stored, err := storedKey(id, key)
+	if err != nil {
+		return nil, err
+	}
+	args[r.key] = stored
+	return args, nil
+}
+
+// writes says whether the command changes data, so that it is sent once.
+func (r *row) writes() bool { return r.access == acl.Write }

@@ -1,0 +1,105 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"hash/fnv"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// topology is which primary holds which slots, at one moment.
+type topology struct {
+	shards []shard // by the node's id
+	epoch  uint64  // changes when a slot or a primary does
+	read   time.Time
+}
+
+// shard is one primary and its slots.
+type shard struct {
+	id, addr string
+	slots    [][2]int // inclusive, ascending
+}
+
+func (s shard) holds(slot int) bool {
+	for _, r := range s.slots {
+		if r[0] <= slot && slot <= r[1] {
+			return true
+		}
+	}
+	return false
+}
+
+// topologyMaxAge: a listing asks the cluster for its slot map at most once a second, however many pages are read.
+const topologyMaxAge = time.Second
+
+// topologyCache shares one reading of the slot map.
+type topologyCache struct {
+	mu   sync.Mutex
+	last topology
+}
+
+// read returns the topology, at most topologyMaxAge old.
+func (tc *topologyCache) read(ctx context.Context, client *redis.ClusterClient) (topology, error) {
+	tc.mu.Lock()
+	last := tc.last
+	tc.mu.Unlock()
+	if time.Since(last.read) < topologyMaxAge {
+		return last, nil
+	}
+	slots, err := client.ClusterSlots(ctx).Result()
+	if err != nil {
+		return topology{}, err
+	}
+	t := makeTopology(slots)
+	tc.mu.Lock()
+	tc.last = t
+	tc.mu.Unlock()
+	return t, nil
+}
+
+// forget makes the next reading ask the cluster.
+func (tc *topologyCache) forget() {
+	tc.mu.Lock()
+	tc.last = topology{}
+	tc.mu.Unlock()
+}
+
+func makeTopology(slots []redis.ClusterSlot) topology {
+	byID := map[string]*shard{}
+	for _, r := range slots {
+		if len(r.Nodes) == 0 {
+			continue
+		}
+		primary := r.Nodes[0] // the first is the primary (CLUSTER SLOTS)
+		id := cmp.Or(primary.ID, primary.Addr)
+		if byID[id] == nil {
+			byID[id] = &shard{id: id, addr: primary.Addr}
+		}
+		byID[id].slots = append(byID[id].slots, [2]int{r.Start, r.End})
+	}
+	t := topology{read: time.Now()}
+	for _, s := range byID {
+		slices.SortFunc(s.slots, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+		t.shards = append(t.shards, *s)
+	}
+	slices.SortFunc(t.shards, func(a, b shard) int { return cmp.Compare(a.id, b.id) })
+	t.epoch = t.hash()
+	return t
+}
+
+// hash names a topology: two readings with the same primaries and slots have the same one, in every gateway.
+func (t topology) hash() uint64 {
+	h := fnv.New64a()
+	for _, s := range t.shards {
+		_, _ = h.Write([]byte(s.id))
+		for _, r := range s.slots {
+			_, _ = h.Write(binary.BigEndian.AppendUint32(nil, uint32(r[0])<<16|uint32(r[1])))
+		}
+	}
+	return h.Sum64()
+}
