@@ -7,6 +7,7 @@ import (
 	"io"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -140,15 +141,27 @@ func (c *fileCheck) each(node *yaml.Node, err error) {
 	}
 }
 
-// fault adds the line of the field it is about, or of the entry when the field is not written there.
+// fault adds the line of the field it is about, or of the innermost thing around it that is written there.
 func (c *fileCheck) fault(node *yaml.Node, err error) {
-	line := node.Line
 	if f, ok := err.(*Fault); ok {
-		if at := valueOf(node, f.Field[:len(f.Field)-len(strings.TrimLeft(f.Field, "abcdefghijklmnopqrstuvwxyz_0123456789"))]); at != nil {
-			line = at.Line
-		}
+		node = locate(node, f.Field)
 	}
-	c.faults = append(c.faults, fmt.Errorf("line %d: %w", max(line, 1), err))
+	c.faults = append(c.faults, fmt.Errorf("line %d: %w", max(node.Line, 1), err))
+}
+
+// locate follows a path such as limits[2].per as far as it goes.
+func locate(node *yaml.Node, path string) *yaml.Node {
+	for _, name := range strings.FieldsFunc(path, func(r rune) bool { return strings.ContainsRune("[].", r) }) {
+		next := valueOf(node, name)
+		if i, err := strconv.Atoi(name); err == nil && node.Kind == yaml.SequenceNode && i < len(node.Content) {
+			next = resolve(node.Content[i])
+		}
+		if next == nil {
+			break
+		}
+		node = next
+	}
+	return node
 }
 
 // valueOf finds the value of a field in a mapping; nil when it is not there.
