@@ -24,6 +24,23 @@ type bulkReply struct {
 	size   int64 // of the value on the wire
 	reply  error // an error reply of Redis
 	header bool  // the first line was read
+	drain  bool  // drop a value over the cap whatever its size: others wait for their replies behind it
+}
+
+// reset makes the reply ready for another try, and gives back what the last one took.
+func (b *bulkReply) reset(from *budget) {
+	if b.data != nil {
+		from.left.Add(b.size)
+	}
+	*b = bulkReply{budget: from, drain: true}
+}
+
+// take keeps a value that came another way, if it fits the budget.
+func (b *bulkReply) take(data []byte) {
+	b.found, b.size = true, int64(len(data))
+	if b.large = !b.budget.take(b.size); !b.large {
+		b.data = data
+	}
 }
 
 // drainLimit is the size up to which a value over the cap is read and dropped, to keep the connection. A larger one
@@ -77,7 +94,7 @@ func (b *bulkReply) Write(p []byte) (int, error) {
 // ReadFrom loads the value if it fits the budget; r ends behind the CR LF that follows it.
 func (b *bulkReply) ReadFrom(r io.Reader) (int64, error) {
 	if b.large = !b.budget.take(b.size); b.large {
-		if b.size > drainLimit {
+		if b.size > drainLimit && !b.drain {
 			return 0, errOverCap
 		}
 		return io.Copy(io.Discard, r)

@@ -101,10 +101,7 @@ func (c *cluster) followString(ctx context.Context, args []any, b *bulkReply) er
 		return err
 	}
 	data, _ := cmd.Bytes()
-	b.found, b.size, b.data = true, int64(len(data)), data
-	if b.large = !b.budget.take(b.size); b.large {
-		b.data = nil
-	}
+	b.take(data)
 	return nil
 }
 

@@ -20,6 +20,8 @@ type verdict struct {
 	again bool
 	// reload: the topology may have changed; go-redis reloads it by itself on redirects only.
 	reload bool
+	// unreachable: no connection to the node could be made.
+	unreachable bool
 	// noEffect: Redis ran the command and refused it, changing nothing. The answer is final.
 	noEffect bool
 	detail   string
@@ -89,7 +91,7 @@ func classifyTransport(err error) verdict {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &op) && op.Op == "dial":
-		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the node cannot be reached"}
+		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, unreachable: true, detail: "the node cannot be reached"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):
 		return verdict{code: CodeBackendSaturated, notExecuted: true, again: true, detail: "all connections to the node are in use"}
 	case errors.Is(err, redis.ErrClosed):

@@ -1,0 +1,311 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// item is one command of a batch and what became of it.
+type item struct {
+	key   string // stored
+	args  []any  // without the name and the key
+	value []byte // to be encoded in front of args before it is sent; nil = none
+	bulk  bulkReply
+	got   GetItem // what bulk holds, decoded
+	n     int64   // an integer reply
+	err   *Error  // nil = done
+	last  fault   // of the latest try
+}
+
+// batch is many commands of one kind on keys anywhere in the cluster. It promises that result i belongs to item i, that
+// a shard that is down or hangs fails only its own items, and that a write is sent again only if Redis certainly did
+// not execute it.
+type batch struct {
+	store   *Store
+	cluster *cluster
+	id      *acl.Identity
+	row     *row
+	items   []item
+	budget  *budget // of a read; nil for commands with small replies
+}
+
+// run executes all items. Failures are in the items.
+//
+// The items are grouped by the node of their slot, cut into chunks, and sent by lanes: goroutines that each work for
+// one node only, so that a node that hangs holds up nothing but its own lanes. A chunk also takes one of the node's
+// places, which all requests share.
+func (b *batch) run(ctx context.Context) {
+	todo := make([]int, len(b.items))
+	for i := range todo {
+		todo[i] = i
+	}
+	if !b.knowsTopology(ctx) {
+		return
+	}
+	groups := b.groupByNode(ctx, todo)
+	if len(groups) == 0 {
+		return
+	}
+	lanes := max(b.store.cfg.Batch.PerRequest/len(groups), 1)
+	var g errgroup.Group
+	for _, group := range groups {
+		for _, own := range split(group, lanes, b.store.cfg.Batch.Chunk) {
+			g.Go(func() error { b.lane(ctx, own); return nil })
+		}
+	}
+	_ = g.Wait()
+}
+
+// knowsTopology makes sure that there is a slot map, once for all items. Without one every item has failed.
+func (b *batch) knowsTopology(ctx context.Context) bool {
+	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() error {
+		_, err := b.cluster.client.MasterForKey(ctx, b.items[0].key)
+		return err
+	})
+	if err == nil {
+		return true
+	}
+	var e *Error
+	if !errors.As(err, &e) {
+		e = NewError(CodeInternal, "").WithCause(err)
+	}
+	if b.row.writes() {
+		e.Outcome = NotApplied // only the slot map was asked for
+	}
+	for i := range b.items {
+		b.items[i].err = e
+	}
+	return false
+}
+
+// nodeItems are the items of one node, by index.
+type nodeItems struct {
+	node  *redis.Client
+	items []int
+}
+
+// groupByNode finds the primary of each item of todo. Items without one are settled.
+func (b *batch) groupByNode(ctx context.Context, todo []int) []nodeItems {
+	byNode := map[*redis.Client]int{}
+	var groups []nodeItems
+	for _, i := range todo {
+		node, err := b.cluster.client.MasterForKey(ctx, b.items[i].key)
+		if err != nil {
+			b.settle(i, newFault(err))
+			continue
+		}
+		g, ok := byNode[node]
+		if !ok {
+			g = len(groups)
+			byNode[node] = g
+			groups = append(groups, nodeItems{node: node})
+		}
+		groups[g].items = append(groups[g].items, i)
+	}
+	return groups
+}
+
+// split cuts a node's items into chunks and deals them to at most lanes lanes.
+func split(g nodeItems, lanes, chunk int) [][]nodeItems {
+	var chunks []nodeItems
+	for len(g.items) > 0 {
+		n := min(chunk, len(g.items))
+		chunks = append(chunks, nodeItems{g.node, g.items[:n:n]})
+		g.items = g.items[n:]
+	}
+	dealt := make([][]nodeItems, min(lanes, len(chunks)))
+	for i, c := range chunks {
+		dealt[i%len(dealt)] = append(dealt[i%len(dealt)], c)
+	}
+	return dealt
+}
+
+// lane sends its chunks one after the other. A panic in it fails its items and nothing else.
+func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.store.log.Error("panic in a batch", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			for _, c := range chunks {
+				b.settleAll(c.items, fault{verdict: verdict{code: CodeInternal}, err: errPanic})
+			}
+		}
+	}()
+	for i, c := range chunks {
+		dead, gone := b.chunk(ctx, c)
+		b.open(c.items)
+		if !gone {
+			continue
+		}
+		// The node cannot be reached, which the chunks behind would find out one by one until the deadline.
+		for _, rest := range chunks[i+1:] {
+			b.settleAll(rest.items, dead)
+		}
+		return
+	}
+}
+
+var errPanic = errors.New("store: panic in a batch")
+
+// chunk runs one pipeline and what must be repeated of it. gone says that the node could not be reached for any item.
+func (b *batch) chunk(ctx context.Context, c nodeItems) (dead fault, gone bool) {
+	start := time.Now()
+	defer func() { b.cluster.metrics.observe(b.cluster.name, b.row, start) }()
+	release, err := b.cluster.place(ctx, c.node, b.store.cfg.Batch.PerNode)
+	if err != nil {
+		b.settleAll(c.items, newFault(err))
+		return fault{}, false
+	}
+	defer release()
+	groups, write := []nodeItems{c}, b.row.writes()
+	for attempt := 0; ; attempt++ {
+		var failed []int
+		var last fault
+		for _, g := range groups {
+			for n, f := range b.send(ctx, g) {
+				if f.err != nil && f.mayRepeat(write) {
+					failed, last = append(failed, g.items[n]), f
+					b.items[g.items[n]].last = f
+					continue
+				}
+				b.settle(g.items[n], f)
+			}
+		}
+		if len(failed) == 0 {
+			return fault{}, false
+		}
+		b.cluster.failed(ctx, last.verdict)
+		if attempt >= b.store.retries(b.id, write) || !backoff(ctx, attempt) {
+			for _, i := range failed {
+				b.settle(i, b.items[i].last)
+			}
+			return last, last.unreachable && len(failed) == len(c.items)
+		}
+		b.cluster.metrics.retried(b.cluster.name)
+		groups = b.groupByNode(ctx, failed)
+	}
+}
+
+// fault is a failed try of one item; the zero value is success.
+type fault struct {
+	verdict
+	err error
+}
+
+func newFault(err error) fault {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return fault{}
+	}
+	return fault{classify(err), err}
+}
+
+// settle gives an item its final answer.
+func (b *batch) settle(i int, f fault) {
+	it := &b.items[i]
+	it.err = nil
+	if f.err != nil {
+		it.err = f.problem(b.row.writes(), f.err)
+	}
+}
+
+func (b *batch) settleAll(items []int, f fault) {
+	for _, i := range items {
+		b.settle(i, f)
+	}
+}
+
+// send sends the items to a node once and returns a fault for each.
+func (b *batch) send(ctx context.Context, g nodeItems) []fault {
+	if b.budget != nil {
+		return b.sendBulk(ctx, g)
+	}
+	pipe := b.cluster.client.Pipeline()
+	cmds := make([]onceCmd, len(g.items))
+	for n, i := range g.items {
+		it := &b.items[i]
+		args := append(make([]any, 0, len(it.args)+3), b.row.name, it.key)
+		if it.value != nil {
+			// Here and not where the batch is made: compression is spread over the lanes, and so over the cores.
+			args = append(args, encodeValue(it.value, b.id.CompressMinBytes))
+		}
+		cmds[n] = onceCmd{redis.NewCmd(ctx, append(args, it.args...)...)}
+		_ = pipe.Process(ctx, cmds[n])
+	}
+	_, _ = pipe.Exec(ctx) // each command says for itself
+	faults := make([]fault, len(g.items))
+	for n, i := range g.items {
+		faults[n] = newFault(cmds[n].Err())
+		b.items[i].n, _ = cmds[n].Val().(int64)
+	}
+	return faults
+}
+
+// sendBulk is send for GET: values come straight from the connection, within the budget of the request.
+func (b *batch) sendBulk(ctx context.Context, g nodeItems) []fault {
+	pipe := g.node.Pipeline()
+	cmds := make([]*redis.RawWriteToCmd, len(g.items))
+	for n, i := range g.items {
+		it := &b.items[i]
+		it.bulk.reset(b.budget)
+		cmds[n] = redis.NewRawWriteToCmd(ctx, &it.bulk, b.row.name, it.key)
+		_ = pipe.Process(ctx, cmds[n])
+	}
+	_, _ = pipe.Exec(ctx)
+	faults := make([]fault, len(g.items))
+	var moved []int // positions in g.items
+	for n, i := range g.items {
+		err := b.items[i].bulk.result(cmds[n].Err())
+		if redirected(err) {
+			moved = append(moved, n)
+		} else if !errors.Is(err, errOverCap) {
+			faults[n] = newFault(err)
+		}
+	}
+	if len(moved) > 0 {
+		b.cluster.reload(ctx)
+		b.follow(ctx, g, moved, faults)
+	}
+	return faults
+}
+
+// follow gets the items whose slot has moved through the client that follows redirects.
+func (b *batch) follow(ctx context.Context, g nodeItems, moved []int, faults []fault) {
+	pipe := b.cluster.client.Pipeline()
+	cmds := make([]onceString, len(moved))
+	for m, n := range moved {
+		cmds[m] = onceString{redis.NewStringCmd(ctx, b.row.name, b.items[g.items[n]].key)}
+		_ = pipe.Process(ctx, cmds[m])
+	}
+	_, _ = pipe.Exec(ctx)
+	for m, n := range moved {
+		bulk := &b.items[g.items[n]].bulk
+		bulk.reset(b.budget)
+		if faults[n] = newFault(cmds[m].Err()); faults[n].err == nil && cmds[m].Err() == nil {
+			data, _ := cmds[m].Bytes()
+			bulk.take(data)
+		}
+	}
+}
+
+// place waits for one of the node's places for batch chunks, which bound the connections that batches hold.
+func (c *cluster) place(ctx context.Context, node *redis.Client, places int) (release func(), err error) {
+	addr := node.Options().Addr
+	v, ok := c.lanes.Load(addr)
+	if !ok {
+		v, _ = c.lanes.LoadOrStore(addr, make(chan struct{}, places))
+	}
+	sem := v.(chan struct{})
+	select {
+	case sem <- struct{}{}:
+		return func() { <-sem }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"context"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// GetItem is the answer for one key of MGet.
+type GetItem struct {
+	Found bool
+	Data  []byte
+	Err   *Error // nil = Found and Data are true
+}
+
+// MGet reads many strings, in any slots, and answers in the order of keys, every duplicate too. A key that fails has
+// its own error; the others are not harmed. All values together are no larger than the app's response limit: a value
+// that would pass it is response_too_large. The values are of different moments. Errors: forbidden, invalid_key.
+func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]GetItem, error) {
+	b, err := s.newBatch(id, rowGet, keys)
+	if err != nil {
+		return nil, err
+	}
+	b.budget = newBudget(id.Sizes.ResponseMaxBytes)
+	b.run(ctx)
+	answers := make([]GetItem, len(keys))
+	for i := range b.items {
+		if answers[i] = b.items[i].got; b.items[i].err != nil {
+			answers[i] = GetItem{Err: b.items[i].err}
+		}
+	}
+	return answers, nil
+}
+
+// open decodes what the items have received.
+func (b *batch) open(items []int) {
+	for _, i := range items {
+		if b.budget != nil {
+			b.items[i].got = b.answer(&b.items[i], decodeLimit(b.id))
+		}
+	}
+}
+
+// answer decodes a value; what it grows by also counts against the budget.
+func (b *batch) answer(it *item, limit int64) GetItem {
+	switch {
+	case it.err != nil:
+		return GetItem{Err: it.err}
+	case it.bulk.large:
+		return GetItem{Err: errBatchTooLarge(it.bulk.size)}
+	case !it.bulk.found:
+		return GetItem{}
+	}
+	length, envelope := storedLength(it.bulk.data, it.bulk.size)
+	if envelope && !b.budget.take(length-it.bulk.size) {
+		return GetItem{Err: errBatchTooLarge(length)}
+	}
+	data, err := decodeValue(it.bulk.data, limit)
+	if err != nil {
+		return GetItem{Err: err}
+	}
+	return GetItem{Found: true, Data: data}
+}
+
+func errBatchTooLarge(size int64) *Error {
+	e := errTooLarge(size, 0)
+	e.Detail = "the answer would pass the app's response limit with this value: ask for fewer keys, or for this one alone"
+	return e
+}
+
+// FlagItem is the answer for one key of MDelete and MExists.
+type FlagItem struct {
+	Flag bool   // deleted, or exists
+	Err  *Error // nil = Flag is true
+}
+
+// MDelete removes many keys of any type. A key named twice is removed once: the first is answered as deleted, the
+// others as not. Errors: forbidden, invalid_key.
+func (s *Store) MDelete(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
+	first := firstOf(keys)
+	unique := make([]string, 0, len(keys))
+	place := make([]int, len(keys))
+	for i, key := range keys {
+		if first[key] == i {
+			place[i] = len(unique)
+			unique = append(unique, key)
+		}
+	}
+	flags, err := s.flags(ctx, id, rowUnlink, unique)
+	if err != nil {
+		return nil, err
+	}
+	answers := make([]FlagItem, len(keys))
+	for i, key := range keys {
+		answers[i] = flags[place[first[key]]]
+		if first[key] != i {
+			answers[i].Flag = false
+		}
+	}
+	return answers, nil
+}
+
+// MExists says which of many keys exist, every duplicate too. Errors: forbidden, invalid_key.
+func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
+	return s.flags(ctx, id, rowExists, keys)
+}
+
+func (s *Store) flags(ctx context.Context, id *acl.Identity, r *row, keys []string) ([]FlagItem, error) {
+	b, err := s.newBatch(id, r, keys)
+	if err != nil {
+		return nil, err
+	}
+	b.run(ctx)
+	answers := make([]FlagItem, len(keys))
+	for i := range b.items {
+		answers[i] = FlagItem{Flag: b.items[i].err == nil && b.items[i].n > 0, Err: b.items[i].err}
+	}
+	return answers, nil
+}
+
+// firstOf maps each key to its first position.
+func firstOf(keys []string) map[string]int {
+	first := make(map[string]int, len(keys))
+	for i, key := range keys {
+		if _, ok := first[key]; !ok {
+			first[key] = i
+		}
+	}
+	return first
+}
+
+// newBatch checks the permission once and every key before anything is sent.
+func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error) {
+	if err := r.allow(id); err != nil {
+		return nil, err
+	}
+	if len(keys) == 0 {
+		return nil, Invalid("/keys", "no keys; name at least one")
+	}
+	b := &batch{store: s, id: id, row: r, items: make([]item, len(keys))}
+	for i, key := range keys {
+		stored, err := storedKey(id, key)
+		if err != nil {
+			return nil, atItem(err, "/keys", i, "")
+		}
+		b.items[i].key = stored
+	}
+	var err *Error
+	if b.cluster, err = s.clusters.get(id.App.Cluster); err != nil {
+		return nil, err
+	}
+	return b, nil
+}

@@ -1,0 +1,121 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// SetItem is one key of MSet.
+type SetItem struct {
+	Key    string
+	Data   []byte
+	Expiry Expiry // none, ExpireIn or ExpireAt
+}
+
+// MSet writes many strings, in any slots: all, or an error that names the outcome of each item in request order. It is
+// not atomic: others can see some written before the rest. Of a key named twice the last value wins; the earlier one
+// is not sent and shares its outcome. Errors: batch_incomplete; before anything is sent those of one bad item, with its
+// pointer; forbidden.
+func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (written int, err error) {
+	if err := rowSet.allow(id); err != nil {
+		return 0, err
+	}
+	if len(items) == 0 {
+		return 0, Invalid("/items", "no items; give at least one")
+	}
+	b := &batch{store: s, id: id, row: rowSet}
+	place, now := make(map[string]int, len(items)), s.now()
+	for i := range items {
+		if err := s.checkItem(id, &items[i], i, now); err != nil {
+			return 0, err
+		}
+		place[items[i].Key] = i
+	}
+	var bad *Error
+	if b.cluster, bad = s.clusters.get(id.App.Cluster); bad != nil {
+		return 0, bad
+	}
+	for i := range items {
+		if it := &items[i]; place[it.Key] == i {
+			place[it.Key] = len(b.items)
+			b.items = append(b.items, item{
+				key: id.Prefix + it.Key, value: notNil(it.Data), args: it.Expiry.args(id.App),
+			})
+			// From here on place is the position in b.items; a later duplicate cannot come, this was the last one.
+		}
+	}
+	b.run(ctx)
+	return b.written(items, place)
+}
+
+// notNil gives the empty value a form that differs from no value.
+func notNil(data []byte) []byte {
+	if data == nil {
+		return []byte{}
+	}
+	return data
+}
+
+// written counts, or makes the error that lists every item.
+func (b *batch) written(items []SetItem, place map[string]int) (int, error) {
+	var cause *Error
+	outcomes := make([]ItemOutcome, len(items))
+	for i := range items {
+		outcomes[i] = ItemOutcome{Key: items[i].Key, Outcome: Applied}
+		if e := b.items[place[items[i].Key]].err; e != nil {
+			outcomes[i].Outcome = e.Outcome
+			if e.Outcome == NoOutcome {
+				outcomes[i].Outcome = NotApplied
+			}
+			if cause == nil {
+				cause = e
+			}
+		}
+	}
+	if cause == nil {
+		return len(items), nil
+	}
+	e := NewError(CodeBatchIncomplete, "not every item was written: sending the same mset again is safe and writes the rest")
+	e.Items, e.RetryAfter = outcomes, retryAfter
+	e.Outcome = e.together()
+	return 0, e.WithCause(cause)
+}
+
+// together is the outcome of a batch as a whole: unknown if any item is, or if some were applied and some were not.
+func (e *Error) together() Outcome {
+	all := e.Items[0].Outcome
+	for _, it := range e.Items {
+		if it.Outcome != all {
+			return Unknown
+		}
+	}
+	return all
+}
+
+// checkItem validates one item before any is written.
+func (s *Store) checkItem(id *acl.Identity, it *SetItem, i int, now time.Time) error {
+	if err := checkKey(id, it.Key); err != nil {
+		return atItem(err, "/items", i, "/key")
+	}
+	if err := checkValue(id, int64(len(it.Data))); err != nil {
+		return atItem(err, "/items", i, "/value")
+	}
+	if it.Expiry.Mode == KeepExpiry {
+		return Invalid("/items/"+strconv.Itoa(i), "keep_ttl is not for batches")
+	}
+	if err := it.Expiry.check(id.App, now); err != nil {
+		return atItem(err, "/items", i, "/ttl_ms")
+	}
+	return nil
+}
+
+// atItem points the error at an item of a batch.
+func atItem(e *Error, list string, i int, member string) *Error {
+	for f := range e.Fields {
+		e.Fields[f].Pointer = list + "/" + strconv.Itoa(i) + member
+	}
+	return e
+}
