@@ -141,3 +141,24 @@ func (c *Cluster) eachReplica(ctx context.Context, do func(*redis.Client) error)
 	}
 	return nil
 }
+
+// Repair undoes what tests do to a cluster: nodes run again, replication is not stalled, and the cluster is well.
+func (c *Cluster) Repair(ctx context.Context) error {
+	for _, n := range c.nodes {
+		if n.Running() {
+			continue
+		}
+		if err := n.Resume(); err == nil {
+			continue // it was paused
+		}
+		if err := n.Restart(ctx); err != nil {
+			return err
+		}
+	}
+	for _, n := range c.nodes {
+		if err := n.Client().ClientUnpause(ctx).Err(); err != nil {
+			return fmt.Errorf("repairing %s: %w", n.Addr, err)
+		}
+	}
+	return c.WaitOK(ctx)
+}
