@@ -99,11 +99,13 @@ func TestErrorStatusAndRetryable(t *testing.T) {
 			Items: items(store.Applied, store.NotApplied)}, status: 503, retryable: true},
 		"a batch with an item of unknown outcome": {err: &store.Error{Code: store.CodeBatchIncomplete,
 			Outcome: store.Unknown, Items: items(store.Applied, store.Unknown)}, status: 504, retryable: true},
-		"a timeout of a read":             {err: &store.Error{Code: store.CodeBackendTimeout}, status: 504, retryable: true},
-		"a write that was not applied":    {err: &store.Error{Code: store.CodeClusterDown, Outcome: store.NotApplied}, status: 503, retryable: true},
-		"an increment of unknown outcome": {err: &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, status: 504},
-		"a PUT of unknown outcome":        {err: &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, idempotent: true, status: 504, retryable: true},
-		"a bad request":                   {err: store.Invalid("/ttl_ms", "must be at least 1"), idempotent: true, status: 422},
+		"a timeout of a read":              {err: &store.Error{Code: store.CodeBackendTimeout}, status: 504, retryable: true},
+		"a write that was not applied":     {err: &store.Error{Code: store.CodeClusterDown, Outcome: store.NotApplied}, status: 503, retryable: true},
+		"an increment of unknown outcome":  {err: &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, status: 504},
+		"a PUT of unknown outcome":         {err: &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, idempotent: true, status: 504, retryable: true},
+		"a quota that will be there again": {err: &store.Error{Code: store.CodeQuotaExceeded, RetryAfter: 1}, status: 429, retryable: true},
+		"a batch larger than the quota":    {err: &store.Error{Code: store.CodeQuotaExceeded}, idempotent: true, status: 429},
+		"a bad request":                    {err: store.Invalid("/ttl_ms", "must be at least 1"), idempotent: true, status: 422},
 	} {
 		if got := c.err.Status(); got != c.status {
 			t.Errorf("%s: status %d, want %d", name, got, c.status)

@@ -95,10 +95,11 @@ func (e *Error) Status() int {
 }
 
 // Retryable reports whether a program may send the same request again unseen. A write that was or may have been applied may be
-// repeated only when repeating it does no harm (idempotent); an incomplete batch always may: setting twice is setting once.
+// repeated only when repeating it does no harm (idempotent); an incomplete batch always may: setting twice is setting once. A quota that
+// does not say when never lets the request pass, because it costs more than the whole.
 func (e *Error) Retryable(idempotent bool) bool {
 	switch {
-	case !e.Code.Retryable():
+	case !e.Code.Retryable(), e.Code == CodeQuotaExceeded && e.RetryAfter == 0:
 		return false
 	case e.Code == CodeBatchIncomplete, idempotent:
 		return true

@@ -1,0 +1,40 @@
+package middleware
+
+import "sync/atomic"
+
+// BytesInFlight bounds the bytes of requests and answers the gateway holds at once, so that a crowd of large ones is refused instead of
+// ending the process. Bodies reserve here; store and handlers may reserve for answers.
+type BytesInFlight struct {
+	limit int64
+	used  atomic.Int64
+}
+
+// NewBytesInFlight makes a budget. It must be at least as large as the largest request allowed, or that one never passes; 0 means no
+// limit, counting only.
+func NewBytesInFlight(limit int64) *BytesInFlight { return &BytesInFlight{limit: limit} }
+
+// TryAcquire reserves n bytes if they are left; it never waits. Give them back with Release.
+func (b *BytesInFlight) TryAcquire(n int64) bool {
+	if n <= 0 {
+		return true
+	}
+	for {
+		used := b.used.Load()
+		if b.limit > 0 && n > b.limit-used {
+			return false
+		}
+		if b.used.CompareAndSwap(used, used+n) {
+			return true
+		}
+	}
+}
+
+// Release gives back n bytes of an acquisition.
+func (b *BytesInFlight) Release(n int64) {
+	if n > 0 {
+		b.used.Add(-n)
+	}
+}
+
+// Used is the number of bytes reserved now.
+func (b *BytesInFlight) Used() int64 { return b.used.Load() }

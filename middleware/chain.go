@@ -1,0 +1,55 @@
+package middleware
+
+import (
+	"log/slog"
+	"net/netip"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Config is everything the guards need. Shared parts are made by the caller, because others look at them too.
+type Config struct {
+	Log           *slog.Logger   // required
+	Authenticator Authenticator  // required
+	Metrics       *Metrics       // required
+	Limiter       *Limiter       // required
+	BytesInFlight *BytesInFlight // required; at least the largest request any app may send
+	Drain         *Drain         // required
+	Clock         Clock          // nil = time.Now
+
+	AccessLog      LogConfig
+	Throttle       ThrottleConfig
+	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; empty = nobody's
+	Deadline       DeadlineConfig
+}
+
+// Chain builds the guards in their order: global for the engine, before any route, and v1 for the group that needs a key.
+//
+//	RequestID → SecurityHeaders → Events (log, metrics) → Drain → Errors → Recover → PathGuard
+//	v1: Authenticate → Metrics.App → RateLimit → Body → Deadline
+//
+// Whatever fails, the event sees it, the renderer writes it, and nothing is read or sent for a caller who is not known.
+func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
+	m := cfg.Metrics
+	global = []gin.HandlerFunc{
+		RequestID(cfg.Clock),
+		SecurityHeaders(),
+		Events(cfg.Clock, Log(cfg.Log, cfg.AccessLog), m.Record),
+		cfg.Drain.Handler(),
+		Errors(nil),
+		Recover(cfg.Log, m.Panicked),
+		PathGuard(),
+	}
+	v1 = []gin.HandlerFunc{
+		Authenticate(cfg.Authenticator, AuthConfig{
+			Throttle:       NewThrottle(cfg.Throttle, cfg.Clock),
+			TrustedProxies: cfg.TrustedProxies,
+			Failed:         m.AuthFailed,
+		}),
+		m.App(),
+		RateLimit(cfg.Limiter, m.QuotaRejected),
+		Body(cfg.BytesInFlight),
+		Deadline(cfg.Deadline, cfg.Clock),
+	}
+	return global, v1
+}

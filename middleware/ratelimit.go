@@ -1,0 +1,80 @@
+package middleware
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// RateLimit takes one request from every limit of the caller's app and writes RateLimit-Policy and RateLimit on the answer; over a
+// limit it is 429. rejected (nil is fine) counts refusals. A handler charges the other items of a batch by store.Charge, which
+// answers in the same way; the one taken here stays taken.
+func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r := of(c)
+		if r.event.Identity == nil {
+			return
+		}
+		limits := limiter.forApp(r.event.Identity.App)
+		if len(limits.limits) == 0 {
+			return
+		}
+		r.quota = quota{limiter: limiter, app: limits, header: &r.rateHeader[0], rejected: rejected}
+		h := c.Writer.Header()
+		h["Ratelimit-Policy"] = limits.policy
+		h["Ratelimit"] = r.rateHeader[:]
+		if err := r.quota.take(1, 1); err != nil {
+			refuse(c, err)
+		}
+	}
+}
+
+// quota is the request's store.Charger.
+type quota struct {
+	limiter  *Limiter
+	app      *appLimits
+	header   *string // RateLimit, until the headers are sent
+	rejected func(app, policy string)
+}
+
+// Charge takes n more, all or nothing.
+func (q *quota) Charge(n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	if err := q.take(n, n+1); err != nil {
+		return err
+	}
+	return nil
+}
+
+// take takes n of a request that costs total.
+func (q *quota) take(n, total int64) *store.Error {
+	var buf [256]byte
+	v, value := q.app.take(q.limiter.now(), n, buf[:0])
+	*q.header = string(value)
+	if v.ok {
+		return nil
+	}
+	e := &store.Error{Code: store.CodeQuotaExceeded, Policies: v.violated}
+	for i := range q.app.limits {
+		if l := &q.app.limits[i]; total > l.burst() {
+			e.Detail = "this batch costs " + strconv.FormatInt(total, 10) + " requests, and policy " + strconv.Quote(l.id) +
+				" never has more than " + strconv.FormatInt(l.burst(), 10) + " at once; send smaller batches"
+			v.retry = never
+		}
+	}
+	if v.retry != never {
+		e.RetryAfter = time.Duration(v.retry)
+		e.Detail = "the app has used up its quota"
+	}
+	for _, policy := range v.violated {
+		if q.rejected != nil {
+			q.rejected(q.app.app.ID, policy)
+		}
+	}
+	return e
+}

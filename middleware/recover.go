@@ -1,0 +1,44 @@
+package middleware
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/gin-gonic/gin"
+)
+
+// Recover turns a panic below it into 500 internal and logs it with its stack; panicked (nil is fine) counts it. What net/http itself
+// panics with to abort a connection passes through. When the response has already begun, the renderer aborts the connection.
+func Recover(log *slog.Logger, panicked func()) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		defer func() {
+			v := recover()
+			if v == nil {
+				return
+			}
+			if v == http.ErrAbortHandler { //nolint:errorlint // net/http compares the value itself
+				panic(v)
+			}
+			if panicked != nil {
+				panicked()
+			}
+			err := fmt.Errorf("panic: %s", describePanic(v))
+			log.Error("panic in a handler",
+				"request_id", of(c).event.RequestID, "route", c.FullPath(), "panic", err, "stack", string(debug.Stack()))
+			refuse(c, err)
+		}()
+		c.Next()
+	}
+}
+
+// describePanic gives the text of the runtime's own errors only. Any other may have been formatted from a key or a value, which no
+// log may hold; its type and the stack find the line.
+func describePanic(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
+}

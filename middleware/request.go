@@ -1,0 +1,84 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// request is all the gateway knows about one request: it is the request's context, and carries the event, the limits to charge and the
+// body in one allocation, where a chain of context.WithValue and gin's string keys would cost one each.
+//
+// The embedded context is replaced as the request passes the guards, which is safe because they and the handler run on one goroutine;
+// whoever starts goroutines does so after reading the body. It is never pooled: a goroutine of the Redis client may hold a
+// context longer than its request lives.
+type request struct {
+	context.Context
+
+	base   context.Context // net/http's: ends when the client is gone
+	event  Event
+	quota  quota
+	body   body
+	timing timing
+	app    *appSeries // counted in its in-flight gauge until the event is recorded
+
+	// Header values are slices; these are their backing arrays.
+	idHeader, rateHeader [1]string
+}
+
+type requestKey struct{}
+
+// Value answers for what the struct carries, then asks the contexts below.
+func (r *request) Value(key any) any {
+	switch key {
+	case requestKey{}:
+		return r
+	case store.ChargerKey():
+		if r.quota.app == nil {
+			return nil
+		}
+		return &r.quota
+	}
+	return r.Context.Value(key)
+}
+
+// of returns the request's state, made by whichever guard comes first.
+func of(c *gin.Context) *request {
+	if r, ok := c.Request.Context().(*request); ok {
+		return r
+	}
+	ctx := c.Request.Context()
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r
+	}
+	r := &request{Context: ctx, base: ctx}
+	c.Request = c.Request.WithContext(r)
+	return r
+}
+
+// RequestIDFrom returns the id of the request ctx belongs to, "" when there is none.
+func RequestIDFrom(ctx context.Context) string {
+	if r, ok := ctx.Value(requestKey{}).(*request); ok {
+		return r.event.RequestID
+	}
+	return ""
+}
+
+// refuse ends the request with an error for the renderer.
+func refuse(c *gin.Context, err error) {
+	_ = c.Error(err)
+	c.Abort()
+}
+
+// Clock tells the time; nil means time.Now.
+type Clock func() time.Time
+
+func (k Clock) orReal() Clock {
+	if k == nil {
+		return time.Now
+	}
+	return k
+}
