@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -227,6 +228,11 @@ func (c Config) fileFaults() faults {
 	for name, cluster := range c.Clusters {
 		if _, err := cluster.password(); err != nil {
 			v.fault("clusters."+name+".password_file", "%v", err)
+		}
+	}
+	if c.Control.File != "" && c.Control.Cluster == "" {
+		if _, err := acl.NewFile(c.Control.File, 0).Load(context.Background()); err != nil {
+			v.fault("control.file", "%v", err)
 		}
 	}
 	return faults(v)

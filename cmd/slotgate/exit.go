@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // The exit codes are a promise to scripts: see `slotgate --help`.
@@ -44,7 +46,9 @@ func exitCode(ctx context.Context, err error) int {
 		return exitCheck
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case errors.As(err, &dial) && dial.Op == "dial":
+	case redis.IsAuthError(err), redis.IsPermissionError(err):
+		return exitDenied
+	case errors.As(err, &dial) && dial.Op == "dial", redis.IsClusterDownError(err), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable
 	}
 	return exitFailure
