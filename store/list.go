@@ -176,18 +176,21 @@ func (sc *scan) add(stored string) {
 	sc.keys = append(sc.keys, key)
 }
 
-// node is the client of the shard's primary. Another primary at the shard's slots means another keyspace order, in which
-// the cursor means nothing.
+// node is the client of the shard's primary. Another primary at all of the shard's slots means another keyspace order, in
+// which the cursor means nothing; at some of them only means that go-redis has not yet heard of a migration.
 func (c *cluster) node(ctx context.Context, s shard) (*redis.Client, error) {
-	node, err := c.client.MasterForKey(ctx, slot.Sample(s.slots[0][0]))
-	if err != nil {
-		return nil, err
+	for _, r := range s.slots {
+		node, err := c.client.MasterForKey(ctx, slot.Sample(r[0]))
+		if err != nil {
+			return nil, err
+		}
+		if sameNode(node.Options().Addr, s.addr) {
+			return node, nil
+		}
 	}
-	if !sameNode(node.Options().Addr, s.addr) {
-		c.topo.forget()
-		return nil, errTopologyChanged
-	}
-	return node, nil
+	c.topo.forget()
+	c.reload(ctx)
+	return nil, errTopologyChanged
 }
 
 // sameNode compares addresses. A node that calls itself loopback is reached by the host of its seed (go-redis does
