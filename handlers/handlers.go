@@ -1,0 +1,190 @@
+// Package handlers is the HTTP resources of the gateway: each reads its request, makes one call of the store, and writes the answer.
+//
+// It promises that a request is understood whole or refused whole: unknown members and parameters, values out of range and conditions
+// that an operation does not know are errors that name their place, never ignored, and nothing is sent to Redis before all of a
+// request has been checked. Keys and values pass byte for byte. Errors are reported to gin's context and written by middleware.
+//
+// It refuses to know Redis, statuses of errors, metrics and logs.
+package handlers
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+)
+
+// DefaultMaxBatchKeys is how many keys one batch may have unless configured.
+const DefaultMaxBatchKeys = 5000
+
+// Config is what the resources need.
+type Config struct {
+	Store        *store.Store
+	Ready        func(context.Context) error // GET /readyz on this listener; nil = not served
+	MaxBatchKeys int                         // 0 = DefaultMaxBatchKeys
+	Commands     acl.CommandTable            // so that whoami can tell what a key narrower than its app may do; nil = roughly
+	Now          func() time.Time            // nil = time.Now; decides what is in the future
+}
+
+// API is all resources. It has no state of its own and serves any number of requests at once.
+type API struct {
+	store    *store.Store
+	ready    func(context.Context) error
+	maxKeys  int
+	commands acl.CommandTable
+	now      func() time.Time
+}
+
+// New makes the resources. The identity of the caller comes with each request's context (acl.FromContext).
+func New(cfg Config) *API {
+	a := &API{store: cfg.Store, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
+	if a.maxKeys == 0 {
+		a.maxKeys = DefaultMaxBatchKeys
+	}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	return a
+}
+
+// Register adds the routes: public ones to public, those that need an identity to v1, the group at /v1. The engine must have
+// UseEscapedPath set and UnescapePathValues, RedirectTrailingSlash and RedirectFixedPath off, so that a key in a path arrives as it
+// was sent.
+func (a *API) Register(public, v1 gin.IRouter) {
+	a.registerPublic(public)
+
+	v1.GET("/whoami", a.plain(a.whoami))
+
+	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
+	v1.PUT("/strings/:key", a.keyed(a.putString, "encoding"))
+	v1.DELETE("/strings/:key", a.keyed(a.deleteString, "return", "encoding"))
+	v1.POST("/strings/:key/append", a.keyed(a.appendString, "encoding"))
+	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding"))
+	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange, "encoding"))
+
+	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at"))
+	v1.HEAD("/bytes/:key", a.keyed(a.headBytes, "ttl_ms", "expires_at"))
+	v1.PUT("/bytes/:key", a.keyed(a.putBytes, "ttl_ms", "expires_at", "keep_ttl"))
+	v1.DELETE("/bytes/:key", a.keyed(a.deleteBytes))
+	v1.POST("/bytes/:key/append", a.keyed(a.appendBytes, "ttl_ms", "expires_at"))
+	v1.PUT("/bytes/:key/range", a.keyed(a.putBytesRange, "offset"))
+
+	v1.GET("/counters/:key", a.keyed(a.getCounter, "int64"))
+	v1.PUT("/counters/:key", a.keyed(a.putCounter, "int64"))
+	v1.POST("/counters/:key/add", a.keyed(a.addCounter, "int64"))
+
+	v1.GET("/keys", a.plain(a.listKeys, "prefix", "type", "limit", "cursor", "key_encoding"))
+	v1.HEAD("/keys/:key", a.keyed(a.headKey))
+	v1.GET("/keys/:key", a.keyed(a.getKey, "include"))
+	v1.DELETE("/keys/:key", a.keyed(a.deleteKey))
+	v1.PUT("/keys/:key/ttl", a.keyed(a.putKeyTTL))
+	v1.DELETE("/keys/:key/ttl", a.keyed(a.deleteKeyTTL))
+
+	v1.POST("/mget", a.plain(a.mget, "encoding"))
+	v1.POST("/mset", a.plain(a.mset, "encoding"))
+	v1.POST("/mdelete", a.plain(a.mdelete))
+	v1.POST("/mexists", a.plain(a.mexists))
+}
+
+// request is one request of an authenticated caller, its path and query read.
+type request struct {
+	*gin.Context
+	ctx         context.Context // of the request, with its deadline
+	id          *acl.Identity
+	query       query
+	key         string // of the path, decoded
+	keyEncoding keyEncoding
+}
+
+// operation is what a handler is here: it answers, or returns an error having written nothing.
+type operation func(request) error
+
+// plain makes a handler of an operation without a key in its path. known are the query parameters it takes.
+func (a *API) plain(op operation, known ...string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r, err := newRequest(c, known)
+		if err == nil {
+			err = op(r)
+		}
+		report(c, err)
+	}
+}
+
+// keyed makes a handler of an operation on the key in its path.
+func (a *API) keyed(op operation, known ...string) gin.HandlerFunc {
+	known = append(known, "key_encoding")
+	return func(c *gin.Context) {
+		r, err := newRequest(c, known)
+		if err == nil {
+			r.key, err = pathKey(c.Param("key"), r.keyEncoding, r.id.Sizes.KeyMaxBytes)
+		}
+		if err == nil {
+			err = op(r)
+		}
+		report(c, err)
+	}
+}
+
+func newRequest(c *gin.Context, known []string) (request, error) {
+	r := request{Context: c, ctx: c.Request.Context()}
+	if r.id = acl.FromContext(r.ctx); r.id == nil {
+		return r, store.NewError(store.CodeInternal, "").WithCause(errors.New("handlers: no identity in the context"))
+	}
+	var err error
+	if r.query, err = parseQuery(c.Request.URL.RawQuery, known); err != nil {
+		return r, err
+	}
+	r.keyEncoding, err = r.query.keyEncoding()
+	return r, err
+}
+
+// report hands an error to middleware, which writes it.
+func report(c *gin.Context, err error) {
+	if err != nil {
+		_ = c.Error(err)
+		c.Abort()
+	}
+}
+
+// terms are what a body of this request is read against.
+func (a *API) terms(r *request) (terms, error) {
+	t := terms{now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys}
+	var err error
+	if t.encoding, err = r.query.encoding(); err != nil {
+		return t, err
+	}
+	quoted, err := r.query.word("int64", "string", "number")
+	t.quoted = quoted == "string"
+	return t, err
+}
+
+// body reads the JSON body of r and parses it.
+func body[T any](a *API, r *request, parse func([]byte, *terms) (T, error)) (parsed T, t terms, err error) {
+	if t, err = a.terms(r); err != nil {
+		return parsed, t, err
+	}
+	src, err := readJSON(r.Request, r.id.Sizes.RequestMaxBytes)
+	if err != nil {
+		return parsed, t, err
+	}
+	parsed, err = parse(src, &t)
+	return parsed, t, err
+}
+
+// done answers without a body.
+func (r *request) done(status int) error {
+	r.Status(status)
+	r.Writer.WriteHeaderNow()
+	return nil
+}
+
+// answer sends the reply and gives its buffer back.
+func (r *request) answer(j *reply) error {
+	j.send(r.Writer)
+	j.release()
+	return nil
+}

@@ -1,0 +1,138 @@
+package handlers
+
+import (
+	"net/http"
+	"strconv"
+	"unicode/utf8"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// How many keys a page has: unless asked for, and at most.
+const (
+	defaultPage = 100
+	maxPage     = 1000
+)
+
+// listKeys is GET /v1/keys: one page of the app's keys.
+func (a *API) listKeys(r request) error {
+	limit, err := r.query.integer("limit", defaultPage)
+	if err != nil {
+		return err
+	}
+	prefix, err := r.prefix()
+	if err != nil {
+		return err
+	}
+	kind, _ := r.query.get("type")
+	cursor, _ := r.query.get("cursor")
+	page, err := a.store.List(r.ctx, r.id, store.ListOptions{
+		Prefix: prefix, Type: kind, Limit: int(min(max(limit, 1), maxPage)), Cursor: cursor,
+	})
+	if err != nil {
+		return err
+	}
+	j := newReply().raw(`{"items":[`)
+	for i, key := range page.Keys {
+		if i > 0 {
+			j.raw(",")
+		}
+		j.raw("{").key(key, r.keyEncoding).raw("}")
+	}
+	j.raw("]")
+	if page.NextCursor != "" {
+		j.raw(`,"next_cursor":`).string(page.NextCursor)
+	}
+	return r.answer(j.raw("}"))
+}
+
+// prefix is what the listed keys begin with, written as keys are; unlike a key it may be empty.
+func (r *request) prefix() (string, error) {
+	text, _ := r.query.get("prefix")
+	if text == "" {
+		return "", nil
+	}
+	return checkKey(text, r.keyEncoding, r.id.Sizes.KeyMaxBytes, "query:prefix")
+}
+
+// headKey is HEAD /v1/keys/{key}: type and TTL in the header.
+func (a *API) headKey(r request) error {
+	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, false)
+	if err != nil {
+		return err
+	}
+	r.Header("Gateway-Type", info.Type)
+	if info.TTLMS >= 0 {
+		r.Header("Gateway-Ttl-Ms", strconv.FormatInt(info.TTLMS, 10))
+	}
+	return r.done(http.StatusOK)
+}
+
+// getKey is GET /v1/keys/{key}: what Redis knows of a key of any type.
+func (a *API) getKey(r request) error {
+	include, err := r.query.word("include", "memory")
+	if err != nil {
+		return err
+	}
+	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, include != "")
+	if err != nil {
+		return err
+	}
+	j := newReply().raw("{").key(r.key, r.keyEncoding)
+	j.raw(`,"type":`).string(info.Type).raw(`,"encoding":`).string(info.Encoding)
+	j.ttl(info.TTLMS)
+	j.raw(`,"slot":`).int(int64(info.Slot))
+	j.hashTag(info.HashTag)
+	if include != "" {
+		j.raw(`,"memory_bytes":`).int(info.MemoryBytes)
+	}
+	return r.answer(j.raw("}"))
+}
+
+// deleteKey is DELETE /v1/keys/{key}, of any type; If-Match with an ETag works on strings.
+func (a *API) deleteKey(r request) error {
+	cond, err := matchCondition(r.Request.Header)
+	if err != nil {
+		return err
+	}
+	if _, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond}); err != nil {
+		return err
+	}
+	return r.done(http.StatusNoContent)
+}
+
+// putKeyTTL is PUT /v1/keys/{key}/ttl.
+func (a *API) putKeyTTL(r request) error {
+	if err := refuseConditions(r.Request.Header); err != nil {
+		return err
+	}
+	put, _, err := body(a, &r, parseTTL)
+	if err != nil {
+		return err
+	}
+	applied, ttl, err := a.store.Expire(r.ctx, r.id, r.key, put.expiry, put.when)
+	if err != nil {
+		return err
+	}
+	j := newReply().raw(`{"applied":`).bool(applied)
+	j.ttl(ttl)
+	return r.answer(j.raw("}"))
+}
+
+// deleteKeyTTL is DELETE /v1/keys/{key}/ttl.
+func (a *API) deleteKeyTTL(r request) error {
+	if err := refuseConditions(r.Request.Header); err != nil {
+		return err
+	}
+	if err := a.store.Persist(r.ctx, r.id, r.key); err != nil {
+		return err
+	}
+	return r.done(http.StatusNoContent)
+}
+
+// hashTag adds the part of the key that chooses its slot. One that is not text is left out: it can be read off the key.
+func (r *reply) hashTag(tag string) {
+	if tag != "" && utf8.ValidString(tag) {
+		r.raw(`,"hash_tag":`).string(tag)
+	}
+}

@@ -1,0 +1,204 @@
+package handlers
+
+import (
+	"encoding/base64"
+	"math/bits"
+	"net/http"
+	"strconv"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// flushAt is where a long answer begins to be sent instead of collected: below it one write carries header and body with their
+// length, above it the answer is chunked.
+const flushAt = 32 << 10
+
+// keepBuffer is the largest buffer worth keeping for the next answer.
+const keepBuffer = 128 << 10
+
+// reply builds one JSON answer by hand: no reflection, no copy of a value but the one into the buffer. Strings given to it must
+// be valid UTF-8; what may not be is checked before, so that no byte is ever replaced.
+type reply struct {
+	buf  []byte
+	sent bool  // the header is out
+	err  error // of a write: the client has gone
+}
+
+var replies = sync.Pool{New: func() any { return &reply{buf: make([]byte, 0, 4<<10)} }}
+
+func newReply() *reply { return replies.Get().(*reply) }
+
+// release gives the buffer back; net/http has copied what was written.
+func (r *reply) release() {
+	if cap(r.buf) > keepBuffer {
+		return
+	}
+	*r = reply{buf: r.buf[:0]}
+	replies.Put(r)
+}
+
+// raw adds JSON text as it is.
+func (r *reply) raw(text string) *reply {
+	r.buf = append(r.buf, text...)
+	return r
+}
+
+func (r *reply) string(s string) *reply {
+	r.buf = appendQuoted(r.buf, s)
+	return r
+}
+
+func (r *reply) int(n int64) *reply {
+	r.buf = strconv.AppendInt(r.buf, n, 10)
+	return r
+}
+
+func (r *reply) bool(b bool) *reply {
+	r.buf = strconv.AppendBool(r.buf, b)
+	return r
+}
+
+// value adds a stored value in the encoding, and returns false, having added nothing, for one that is not text but must be.
+func (r *reply) value(data []byte, enc valueEncoding) bool {
+	if enc == base64Encoding {
+		r.buf = append(r.buf, '"')
+		r.buf = base64.StdEncoding.AppendEncode(r.buf, data)
+		r.buf = append(r.buf, '"')
+		return true
+	}
+	if !utf8.Valid(data) {
+		return false
+	}
+	r.buf = appendQuoted(r.buf, data)
+	return true
+}
+
+// key adds the member for a key: "key" in the caller's encoding, or "key_base64url" for one that is not text and was not asked
+// for in base64url.
+func (r *reply) key(key string, enc keyEncoding) *reply {
+	switch {
+	case enc == keyBase64URL:
+		r.raw(`"key":"`)
+	case utf8.ValidString(key):
+		return r.raw(`"key":`).string(key)
+	default:
+		r.raw(`"key_base64url":"`)
+	}
+	r.buf = base64.RawURLEncoding.AppendEncode(r.buf, []byte(key))
+	return r.raw(`"`)
+}
+
+// problem adds the failure of one item of a batch.
+func (r *reply) problem(e *store.Error, idempotent bool) *reply {
+	r.raw(`{"code":`).string(string(e.Code)).raw(`,"status":`).int(int64(e.Status()))
+	r.raw(`,"detail":`).string(detail(e))
+	r.raw(`,"retryable":`).bool(e.Retryable(idempotent))
+	if e.Outcome != store.NoOutcome {
+		r.raw(`,"outcome":`).string(string(e.Outcome))
+	}
+	return r.raw(`}`)
+}
+
+// detail is never empty: an item has no title beside it.
+func detail(e *store.Error) string {
+	if e.Detail == "" {
+		return e.Code.Title()
+	}
+	return e.Detail
+}
+
+// The header values are shared by all answers, which spares their allocation; nobody changes them.
+var (
+	jsonType   = []string{"application/json"}
+	octetsType = []string{"application/octet-stream"}
+)
+
+// send writes the answer, or what is left of a long one. Every answer with a body is a 200.
+func (r *reply) send(w http.ResponseWriter) {
+	if !r.sent {
+		h := w.Header()
+		h["Content-Type"] = jsonType
+		h["Content-Length"] = []string{strconv.Itoa(len(r.buf))}
+		w.WriteHeader(http.StatusOK)
+	}
+	r.write(w)
+}
+
+// flush sends what there is of a long answer.
+func (r *reply) flush(w http.ResponseWriter) {
+	if len(r.buf) < flushAt {
+		return
+	}
+	if !r.sent {
+		w.Header()["Content-Type"] = jsonType
+		w.WriteHeader(http.StatusOK)
+	}
+	r.write(w)
+}
+
+func (r *reply) write(w http.ResponseWriter) {
+	r.sent = true
+	if r.err == nil {
+		_, r.err = w.Write(r.buf)
+	}
+	r.buf = r.buf[:0]
+}
+
+// appendQuoted adds s as a JSON string (RFC 8259): only quote, backslash and control characters are escaped. s is valid UTF-8.
+func appendQuoted[T ~string | ~[]byte](dst []byte, s T) []byte {
+	dst = append(dst, '"')
+	for {
+		n := plainPrefix(s)
+		dst = append(dst, s[:n]...)
+		if n == len(s) {
+			return append(dst, '"')
+		}
+		dst = appendEscaped(dst, s[n])
+		s = s[n+1:]
+	}
+}
+
+const (
+	ones  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// plainPrefix is the length of the front of s that needs no escape. It looks at eight bytes at a time: each term has the high bit
+// set in bytes that are a control character, a quote or a backslash. A borrow may set it in bytes behind such a one as well, never
+// before, so that the lowest is right.
+func plainPrefix[T ~string | ~[]byte](s T) int {
+	i := 0
+	for ; i+8 <= len(s); i += 8 {
+		w := s[i : i+8]
+		x := uint64(w[0]) | uint64(w[1])<<8 | uint64(w[2])<<16 | uint64(w[3])<<24 |
+			uint64(w[4])<<32 | uint64(w[5])<<40 | uint64(w[6])<<48 | uint64(w[7])<<56
+		quote, slash := x^(ones*'"'), x^(ones*'\\')
+		if found := ((x-ones*' ')&^x | (quote-ones)&^quote | (slash-ones)&^slash) & highs; found != 0 {
+			return i + bits.TrailingZeros64(found)/8
+		}
+	}
+	for ; i < len(s); i++ {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' {
+			return i
+		}
+	}
+	return i
+}
+
+func appendEscaped(dst []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(dst, '\\', c)
+	case '\n':
+		return append(dst, '\\', 'n')
+	case '\r':
+		return append(dst, '\\', 'r')
+	case '\t':
+		return append(dst, '\\', 't')
+	default:
+		const hex = "0123456789abcdef"
+		return append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+	}
+}

@@ -1,0 +1,192 @@
+package handlers
+
+import (
+	"net/http"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// getString is GET /v1/strings/{key}; with a TTL in the query it moves the expiry, which is a write.
+func (a *API) getString(r request) error {
+	expiry, err := r.query.expiry(a.now())
+	if err != nil {
+		return err
+	}
+	enc, err := r.query.encoding()
+	if err != nil {
+		return err
+	}
+	include, err := r.query.word("include", "ttl")
+	if err != nil {
+		return err
+	}
+	unless, err := readCondition(r.Request.Header)
+	if err != nil {
+		return err
+	}
+	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, WithTTL: include != ""})
+	if err != nil {
+		return err
+	}
+	etag := store.ETag(v.Data)
+	r.Header("ETag", etag)
+	if unless.matchesWeakly(etag) {
+		return r.done(http.StatusNotModified)
+	}
+	j := newReply().raw(`{"value":`)
+	if !j.value(v.Data, enc) {
+		return notUTF8()
+	}
+	j.raw(`,"encoding":"`).raw(enc.String()).raw(`","etag":`).string(etag)
+	if include != "" {
+		j.ttl(v.TTLMS)
+	}
+	return r.answer(j.raw("}"))
+}
+
+func notUTF8() *store.Error {
+	return store.NewError(store.CodeValueNotUTF8, "the value is not UTF-8; ask for encoding base64, or read it at /v1/bytes/{key}")
+}
+
+// ttl adds the member for a lifetime; -1 and 0 are none.
+func (r *reply) ttl(millis int64) {
+	if millis > 0 {
+		r.raw(`,"ttl_ms":`).int(millis)
+	}
+}
+
+// gone adds a value that this request has removed from Redis: what cannot be text is base64, since there is no second reading. The
+// encoding stands beside it.
+func (r *reply) gone(data []byte, enc valueEncoding) {
+	r.raw(`"value":`)
+	if !r.value(data, enc) {
+		enc = base64Encoding
+		r.value(data, enc)
+	}
+	r.raw(`,"encoding":"`).raw(enc.String()).raw(`"`)
+}
+
+// putString is PUT /v1/strings/{key}.
+func (a *API) putString(r request) error {
+	cond, err := writeCondition(r.Request.Header)
+	if err != nil {
+		return err
+	}
+	put, t, err := body(a, &r, parsePut)
+	if err != nil {
+		return err
+	}
+	res, err := a.store.Set(r.ctx, r.id, r.key, put.data,
+		store.SetOptions{Expiry: put.expiry, Cond: cond, ReturnPrevious: put.returnPrevious})
+	if err != nil {
+		return err
+	}
+	etag := store.ETag(put.data)
+	r.Header("ETag", etag)
+	if wantsMinimal(r.Request.Header) && !put.returnPrevious {
+		r.Header("Preference-Applied", "return=minimal")
+		return r.done(http.StatusNoContent)
+	}
+	j := newReply().raw(`{"etag":`).string(etag)
+	j.ttl(res.TTLMS)
+	if put.returnPrevious {
+		j.previous(res.Previous, put.encoding.or(t.encoding))
+	}
+	return r.answer(j.raw("}"))
+}
+
+func (r *reply) previous(v *store.Value, enc valueEncoding) {
+	if v == nil {
+		r.raw(`,"previous":{"found":false}`)
+		return
+	}
+	r.raw(`,"previous":{"found":true,`).gone(v.Data, enc)
+	r.raw("}")
+}
+
+// deleteString is DELETE /v1/strings/{key}, with ?return=value GETDEL.
+func (a *API) deleteString(r request) error {
+	enc, err := r.query.encoding()
+	if err != nil {
+		return err
+	}
+	back, err := r.query.word("return", "value")
+	if err != nil {
+		return err
+	}
+	cond, err := matchCondition(r.Request.Header)
+	if err != nil {
+		return err
+	}
+	v, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, ReturnValue: back != ""})
+	if err != nil {
+		return err
+	}
+	if back == "" {
+		return r.done(http.StatusNoContent)
+	}
+	j := newReply().raw("{")
+	j.gone(v.Data, enc)
+	return r.answer(j.raw(`,"etag":`).string(store.ETag(v.Data)).raw("}"))
+}
+
+// appendString is POST /v1/strings/{key}/append.
+func (a *API) appendString(r request) error {
+	if err := refuseConditions(r.Request.Header); err != nil {
+		return err
+	}
+	add, _, err := body(a, &r, parseAppend)
+	if err != nil {
+		return err
+	}
+	length, err := a.store.Append(r.ctx, r.id, r.key, add.data, store.AppendOptions{Expiry: add.expiry})
+	if err != nil {
+		return err
+	}
+	return r.length(length)
+}
+
+func (r *request) length(n int64) error {
+	return r.answer(newReply().raw(`{"length":`).int(n).raw("}"))
+}
+
+// getStringRange is GET /v1/strings/{key}/range: bytes, counted as GETRANGE does.
+func (a *API) getStringRange(r request) error {
+	start, err := r.query.integer("start", 0)
+	if err != nil {
+		return err
+	}
+	end, err := r.query.integer("end", -1)
+	if err != nil {
+		return err
+	}
+	enc, err := r.query.encoding()
+	if err != nil {
+		return err
+	}
+	part, err := a.store.GetRange(r.ctx, r.id, r.key, start, end)
+	if err != nil {
+		return err
+	}
+	j := newReply().raw(`{"value":`)
+	if !j.value(part.Data, enc) {
+		return notUTF8()
+	}
+	return r.answer(j.raw(`,"encoding":"`).raw(enc.String()).raw(`","length":`).int(part.Length).raw("}"))
+}
+
+// putStringRange is PUT /v1/strings/{key}/range.
+func (a *API) putStringRange(r request) error {
+	if err := refuseConditions(r.Request.Header); err != nil {
+		return err
+	}
+	put, _, err := body(a, &r, parseRangeWrite)
+	if err != nil {
+		return err
+	}
+	length, err := a.store.SetRange(r.ctx, r.id, r.key, put.offset, put.data)
+	if err != nil {
+		return err
+	}
+	return r.length(length)
+}
