@@ -1,0 +1,249 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestReaderTakesWhatTheServersSend(t *testing.T) {
+	for name, c := range map[string]struct {
+		sent string
+		want answer
+	}{
+		"a length":                    {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", answer{Status: 200, Length: 5, Head: []byte("hello")}},
+		"a length in small letters":   {"HTTP/1.1 201 Created\r\ncontent-length: 2\r\n\r\nok", answer{Status: 201, Length: 2, Head: []byte("ok")}},
+		"chunks":                      {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\nA\r\n0123456789\r\n0\r\n\r\n", answer{Status: 200, Length: 13, Head: []byte("abc0123456789")}},
+		"no body with 204":            {"HTTP/1.1 204 No Content\r\nDate: today\r\n\r\n", answer{Status: 204, Length: -1}},
+		"an end of the connection":    {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n", answer{Status: 200, Close: true}},
+		"a body longer than it keeps": {"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000), answer{Status: 200, Length: 100_000, Head: []byte(strings.Repeat("x", headSize))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			// Two answers in a row, in whole and byte by byte: nothing may be left over or taken from the next.
+			twice := c.sent + c.sent
+			for way, src := range map[string]io.Reader{"whole": strings.NewReader(twice), "bytes": iotest.OneByteReader(strings.NewReader(twice))} {
+				r := newReader(src)
+				for range 2 {
+					got, err := r.next()
+					if err != nil || got.Status != c.want.Status || got.Length != c.want.Length || got.Close != c.want.Close || string(got.Head) != string(c.want.Head) {
+						t.Fatalf("%s: got %+v, %v; want %+v", way, got, err, c.want)
+					}
+				}
+				if _, err := r.next(); !errors.Is(err, io.EOF) {
+					t.Fatalf("%s: something is left over: %v", way, err)
+				}
+			}
+		})
+	}
+}
+
+func TestReaderRefusesWhatIsNoAnswer(t *testing.T) {
+	for name, sent := range map[string]string{
+		"another protocol":  "+PONG\r\n\r\n",
+		"no length":         "HTTP/1.1 200 OK\r\n\r\n",
+		"a wrong length":    "HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\n",
+		"a wrong chunk":     "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+		"a chunk too long":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nab\r\n0\r\n\r\n",
+		"an endless header": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100_000),
+		"half a body":       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe",
+	} {
+		if a, err := newReader(strings.NewReader(sent)).next(); err == nil {
+			t.Errorf("%s is taken for %+v", name, a)
+		}
+	}
+}
+
+func TestHistogramIsRightToThreePercent(t *testing.T) {
+	h := newHistogram()
+	for i := 1; i <= 1000; i++ {
+		h.record(time.Duration(i) * 10 * time.Microsecond)
+	}
+	for q, want := range map[float64]time.Duration{0: 10 * time.Microsecond, 0.5: 5 * time.Millisecond, 0.99: 9900 * time.Microsecond, 1: 10 * time.Millisecond} {
+		if got := h.quantile(q); got < want*96/100 || got > want*104/100 {
+			t.Errorf("quantile %v is %v, want about %v", q, got, want)
+		}
+	}
+	for d := time.Duration(0); d < time.Hour; d = d*9/8 + 1 {
+		if low := lowerBound(bucketOf(d)); low > d || d < 10*time.Minute && d > low+low/31+1 {
+			t.Fatalf("%v is in the bucket that begins at %v", d, low)
+		}
+	}
+	if got := (histogram{}).quantile(0.5); got != 0 {
+		t.Errorf("an empty histogram says %v", got)
+	}
+}
+
+func TestRatiosAreTakenRoundByRound(t *testing.T) {
+	res := newResults(options{Rounds: 3})
+	res.Rows = []*rowResult{
+		{Op: opGet, Name: baseDoor, Rounds: cpuRounds(10, 20, 40)},
+		{Op: opGet, Name: "slotgate", Rounds: cpuRounds(20, 20, 80)},
+	}
+	res.summarize()
+	// The ratio of the medians would be 1: it compares different moments.
+	if got, want := res.Rows[1].CPURatio, (spread{Median: 2, Min: 1, Max: 2}); got != want {
+		t.Errorf("ratios %+v, want %+v", got, want)
+	}
+	var out strings.Builder
+	res.print(&out)
+	if !res.Valid || !strings.Contains(out.String(), "2.00 (1.00–2.00)") {
+		t.Errorf("valid %v, printed:\n%s", res.Valid, out.String())
+	}
+}
+
+func cpuRounds(us ...float64) []roundResult {
+	var rounds []roundResult
+	for _, v := range us {
+		rounds = append(rounds, roundResult{Requests: 1, Seconds: 1, CPUUS: v})
+	}
+	return rounds
+}
+
+func TestARunWithAFailedRequestIsInvalid(t *testing.T) {
+	res := newResults(options{Rounds: 1})
+	res.Rows = []*rowResult{{Op: opGet, Name: "slotgate", Rounds: []roundResult{{Requests: 9, Errors: 1, Seconds: 1, firstError: "status 503"}}}}
+	res.summarize()
+	if err := res.invalid(); res.Valid || err == nil || !strings.Contains(err.Error(), "status 503") {
+		t.Errorf("valid %v, error %v", res.Valid, err)
+	}
+	var out strings.Builder
+	res.print(&out)
+	if !strings.HasPrefix(out.String(), "INVALID") {
+		t.Errorf("the table does not begin with the warning:\n%s", out.String())
+	}
+}
+
+func TestOptionsRefuseNonsense(t *testing.T) {
+	for _, line := range []string{"-ops get,del", "-rounds 0", "-keys 10", "-conns -1", "-round 0s", "extra"} {
+		if _, err := parseOptions(strings.Fields(line), io.Discard); err == nil {
+			t.Errorf("%q is accepted", line)
+		}
+	}
+	o, err := parseOptions(strings.Fields("-gateway-bin a -gateway-bin b -ops mget"), io.Discard)
+	if err != nil || len(o.Gateways) != 2 || len(o.Ops) != 1 {
+		t.Errorf("got %+v, %v", o, err)
+	}
+}
+
+// The load generator and the hello server, over real connections.
+func TestLoadOnHello(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	ports, err := freePorts(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := loopback(ports[0])
+	ended := make(chan error, 1)
+	go func() { ended <- serveHello(ctx, []string{addr, "100"}) }()
+	defer func() {
+		cancel()
+		<-ended
+	}()
+	waitFor(t, addr)
+
+	d := helloDoor(addr)
+	good := converse(t, addr, d.get("a"), expectation{MinLength: 100})
+	if good.Requests == 0 || good.Errors != 0 || good.Latency.quantile(0.5) == 0 {
+		t.Errorf("a good row: %d requests, %d errors (%s)", good.Requests, good.Errors, good.FirstError)
+	}
+	for name, bad := range map[string]report{
+		"another path":      converse(t, addr, request("GET", "/nothing", "", ""), expectation{}),
+		"a short body":      converse(t, addr, d.get("a"), expectation{MinLength: 1000}),
+		"another body":      converse(t, addr, d.get("a"), expectation{Contains: "OK"}),
+		"a closing server":  converse(t, addr, request("GET", "/hello/a", "Connection: close\r\n", ""), expectation{}),
+		"a broken protocol": converse(t, addr, []byte("nonsense\r\n\r\n"), expectation{}),
+	} {
+		if bad.Errors == 0 || bad.FirstError == "" {
+			t.Errorf("%s: %d requests and no error", name, bad.Requests)
+		}
+	}
+}
+
+// converse plays the parent process: open, run and close over the generator's two streams.
+func converse(t *testing.T, addr string, req []byte, expect expectation) report {
+	t.Helper()
+	var in, out strings.Builder
+	encoder := json.NewEncoder(&in)
+	for _, o := range []order{
+		{Do: "open", Row: "r", Addr: addr, Conns: 3, Requests: [][]byte{req, req}, Expect: expect},
+		{Do: "run", Row: "r", Duration: 30 * time.Millisecond},
+		{Do: "close", Row: "r"},
+	} {
+		if err := encoder.Encode(o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := serveLoad(strings.NewReader(in.String()), &out); err != nil {
+		t.Fatal(err)
+	}
+	decoder := json.NewDecoder(strings.NewReader(out.String()))
+	var reports [3]report
+	for i := range reports {
+		if err := decoder.Decode(&reports[i]); err != nil || reports[i].Failed != "" {
+			t.Fatalf("order %d: %v %s", i, err, reports[i].Failed)
+		}
+	}
+	return reports[1]
+}
+
+func waitFor(t *testing.T, addr string) {
+	t.Helper()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		conn, err := net.Dial("tcp", addr)
+		if err == nil {
+			conn.Close()
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal(err)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestCPUTimeCountsWork(t *testing.T) {
+	p, err := start(t.TempDir(), "busy", nil, "sh", "-c", "while :; do :; done")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.stop()
+	deadline := time.Now().Add(10 * time.Second)
+	for {
+		used, err := cpuTime(p.pids())
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow, err := ticks(p.cmd.Process.Pid)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if used > 50*time.Millisecond && slow > 0 && (used-slow).Abs() < 60*time.Millisecond {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the scheduler says %v, stat %v", used, slow)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func TestMissingPackagesAreNamed(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	err := checkPackages()
+	if err == nil || !strings.Contains(err.Error(), "apt-get install") || !strings.Contains(err.Error(), "webdis") {
+		t.Errorf("the error is %v", err)
+	}
+}
