@@ -108,7 +108,7 @@ type Retries struct {
 
 // Auth throttles guessing. A good key always passes.
 type Auth struct {
-	// Failed authentications allowed to one peer address per minute; then 429 without a look at the key's form; 0: no throttle. One a second is a human with a wrong key, not a search.
+	// Failed authentications allowed to one peer (an IPv4 address or an IPv6 /64) per minute; further ones are 429. One a second is a human with a wrong key, not a search.
 	FailuresPerMinute int `yaml:"failures_per_minute"`
 	// Failures allowed at once, before the rate counts. A fleet that restarts with an old key needs some.
 	Burst int `yaml:"burst"`
@@ -132,9 +132,11 @@ type HTTP struct {
 	MaxConcurrentStreams int `yaml:"max_concurrent_streams"`
 	// Longest wait for a request's headers, in ms. Against clients that send a byte at a time.
 	ReadHeaderTimeoutMS int `yaml:"read_header_timeout_ms"`
-	// Longest reading of a whole request, in ms. 8 MiB in 30 s is 280 KB/s, a bad mobile line.
+	// Longest reading of a whole request that no closer limit ends before, in ms. Thrice the body's time.
 	ReadTimeoutMS int `yaml:"read_timeout_ms"`
-	// Longest writing of a response, from the end of the request's headers, in ms. As reading; at least limits.deadline_ms.
+	// Longest reading of the body of a request with a good key, in ms; at least twice limits.deadline_ms is taken. 8 MiB in 10 s is 840 KB/s.
+	BodyTimeoutMS int `yaml:"body_timeout_ms"`
+	// Longest writing of a response, from the end of the request's headers, in ms. As reading; more than http.body_timeout_ms and limits.deadline_ms together.
 	WriteTimeoutMS int `yaml:"write_timeout_ms"`
 	// An idle connection is closed after this time, in ms. Above most load balancers' 60 s would be kinder to them: raise it there.
 	IdleTimeoutMS int `yaml:"idle_timeout_ms"`
@@ -181,6 +183,7 @@ func defaultConfig() Config {
 			MaxConcurrentStreams: 100,
 			ReadHeaderTimeoutMS:  5000,
 			ReadTimeoutMS:        30_000,
+			BodyTimeoutMS:        10_000,
 			WriteTimeoutMS:       30_000,
 			IdleTimeoutMS:        60_000,
 			MaxHeaderBytes:       16 << 10,

@@ -70,6 +70,9 @@ func (f *configFlags) config(e env) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	for _, f := range l.Strangers {
+		fmt.Fprintln(e.Stderr, "slotgate: warning:", f)
+	}
 	return l.Config, l.check().orNil()
 }
 
@@ -109,7 +112,7 @@ the cluster answers is what /readyz says.`,
 			if err != nil {
 				return err
 			}
-			return reportCheck(e.Stdout, out, l.check())
+			return reportCheck(e.Stdout, out, append(l.check(), l.Strangers...))
 		},
 	}
 	out.register(cmd)
@@ -155,8 +158,8 @@ prints also when something is wrong; the faults then go to stderr and the exit c
 			if err := l.print(e.Stdout, out); err != nil {
 				return err
 			}
-			if len(l.Faults) > 0 {
-				return checkError{l.Faults}
+			if found := append(l.Faults, l.Strangers...); len(found) > 0 {
+				return checkError{found}
 			}
 			return nil
 		},

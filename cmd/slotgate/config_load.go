@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -65,6 +66,8 @@ type loaded struct {
 	Config  Config
 	Origins map[string]string
 	Faults  faults // of the layers; Config.Validate has its own
+	// Strangers are variables that name no setting. They only make config check fail: the environment is not ours alone.
+	Strangers faults
 }
 
 const (
@@ -135,12 +138,13 @@ func (l *loaded) origin(path string) string {
 	return originDefault
 }
 
-// environment keeps the SLOTGATE_ variables; an empty one counts as not set, as compose files write them.
+// environment keeps the SLOTGATE_ variables that somebody set for us; an empty one counts as not set, as compose files
+// write them.
 func environment(environ []string) map[string]string {
 	vars := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, envPrefix) && value != "" {
+		if strings.HasPrefix(name, envPrefix) && value != "" && !isServiceLink(name, value) {
 			vars[name] = value
 		}
 	}
@@ -160,7 +164,14 @@ func (l *loaded) readVariable(name, value string) {
 	if near := nearest(name, known); near != "" {
 		problem = "names no setting; did you mean " + near + "?"
 	}
-	l.fault(name, "environment", "%s", problem)
+	l.Strangers = append(l.Strangers, fault{Field: name, Origin: "environment", Problem: problem})
+}
+
+// serviceLink is a variable that Kubernetes sets in every pod beside a Service whose name begins with slotgate.
+var serviceLink = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_[A-Z0-9_]+)?|PORT_[0-9]+_(TCP|UDP|SCTP)(_PROTO|_PORT|_ADDR)?)$`)
+
+func isServiceLink(name, value string) bool {
+	return serviceLink.MatchString(name) || strings.HasSuffix(name, "_PORT") && strings.Contains(value, "://")
 }
 
 // envName is the variable of a path.

@@ -159,6 +159,22 @@ func TestBadEnvironment(t *testing.T) {
 	}
 }
 
+func TestForeignVariables(t *testing.T) {
+	vars := append(fileVars(t, "apps: []\n"), "SLOTGATE_FROBNICATE=3")
+	got := slotgate(t, vars, "app", "list")
+	if got.code != 0 {
+		t.Errorf("an unknown variable stops a command: %d", got.code)
+	}
+	contains(t, "stderr", got.stderr, "warning: SLOTGATE_FROBNICATE: names no setting")
+
+	vars[len(vars)-1] = "SLOTGATE_SERVICE_HOST=10.0.0.1"
+	vars = append(vars, "SLOTGATE_SERVICE_PORT=8080", "SLOTGATE_SERVICE_PORT_HTTP=8080", "SLOTGATE_PORT=tcp://10.0.0.1:8080",
+		"SLOTGATE_PORT_8080_TCP=tcp://10.0.0.1:8080", "SLOTGATE_PORT_8080_TCP_ADDR=10.0.0.1", "SLOTGATE_ADMIN_SERVICE_HOST=10.0.0.2")
+	if got := slotgate(t, vars, "config", "check"); got.code != 0 {
+		t.Errorf("what Kubernetes sets fails the check: %s", got.stderr)
+	}
+}
+
 func TestFlagMistakesNameTheirFlag(t *testing.T) {
 	for _, c := range []struct{ arg, want string }{
 		{"--set=redis.pool_sise=3", "redis.pool_sise: is no setting; did you mean pool_size? (flag --set)"},

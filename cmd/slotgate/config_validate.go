@@ -43,13 +43,14 @@ var numberBounds = map[string]bounds{
 	"batch.max_keys":              {1, 1_000_000},
 	"retries.read":                {0, 10},
 	"retries.write":               {0, 10},
-	"auth.failures_per_minute":    {0, 1_000_000},
+	"auth.failures_per_minute":    {1, 1_000_000},
 	"auth.burst":                  {1, 1_000_000},
 	"log.sample":                  {0, math.MaxInt32},
 	"log.slow_ms":                 {0, oneHourMS},
 	"http.max_concurrent_streams": {1, 10_000},
 	"http.read_header_timeout_ms": {1, oneHourMS},
 	"http.read_timeout_ms":        {1, oneHourMS},
+	"http.body_timeout_ms":        {1, oneHourMS},
 	"http.write_timeout_ms":       {1, oneHourMS},
 	"http.idle_timeout_ms":        {1, oneHourMS},
 	"http.max_header_bytes":       {4096, 1 << 20},
@@ -183,7 +184,8 @@ func (v *validation) relations(c Config) {
 	if most := max(l.RequestMaxBytes, l.ResponseMaxBytes); l.BytesInFlight < most {
 		v.fault("limits.bytes_in_flight", "%d never admits the largest request or response; write %d or more", l.BytesInFlight, most)
 	}
-	if c.HTTP.WriteTimeoutMS < l.DeadlineMS {
-		v.fault("http.write_timeout_ms", "%d cuts requests before limits.deadline_ms; write more than %d", c.HTTP.WriteTimeoutMS, l.DeadlineMS)
+	if longest := max(c.HTTP.BodyTimeoutMS, 2*l.DeadlineMS) + l.DeadlineMS; c.HTTP.WriteTimeoutMS <= longest {
+		v.fault("http.write_timeout_ms", "%d cuts off requests that may take http.body_timeout_ms and limits.deadline_ms; write more than %d",
+			c.HTTP.WriteTimeoutMS, longest)
 	}
 }

@@ -37,7 +37,7 @@ func TestExitCodes(t *testing.T) {
 
 func TestUsageMistakes(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
-		{"serv", `unknown command "serv" for "slotgate"`},
+		{"serv", `unknown command "serv" for "slotgate"; did you mean serve?`},
 		{"config chek", `unknown command "chek" for "slotgate config"; did you mean check?`},
 		{"config zzz", `unknown command "zzz" for "slotgate config"`},
 		{"version extra", `unknown command "extra"`},

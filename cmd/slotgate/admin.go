@@ -1,0 +1,72 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// adminWriteTimeout lets a CPU profile of a minute pass.
+const adminWriteTimeout = 2 * time.Minute
+
+// newAdminServer answers the operators: health, metrics and, when switched on, profiles.
+func (g *gateway) newAdminServer(registry *prometheus.Registry) *http.Server {
+	s := newServer(g.cfg.HTTP, g.log)
+	s.WriteTimeout = adminWriteTimeout
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", livez)
+	mux.HandleFunc("GET /readyz", g.readiness.serve)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+		Registry: registry, ErrorLog: s.ErrorLog, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
+	}))
+	if g.cfg.Pprof {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	s.Handler = mux
+	return s
+}
+
+// livez says that the process runs. It asks nobody: a gateway must not be restarted because Redis is down.
+func livez(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") }
+
+// serve answers /readyz: 200 or 503, the checks in detail with ?verbose or when one fails, as Kubernetes' own
+// components write them; JSON for those who accept it.
+func (r *readiness) serve(w http.ResponseWriter, req *http.Request) {
+	_, verbose := req.URL.Query()["verbose"]
+	checks, ready := r.check(req.Context(), verbose)
+	w.Header().Set("Cache-Control", "no-store")
+	status := http.StatusOK
+	if !ready {
+		status = http.StatusServiceUnavailable
+	}
+	if strings.Contains(req.Header.Get("Accept"), "application/json") {
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(map[string]any{"ready": ready, "checks": checks})
+		return
+	}
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.WriteHeader(status)
+	if ready && !verbose {
+		fmt.Fprintln(w, "ok")
+		return
+	}
+	for _, c := range checks {
+		fmt.Fprintln(w, c)
+	}
+	outcome := "passed"
+	if !ready {
+		outcome = "failed"
+	}
+	fmt.Fprintln(w, "readyz check "+outcome)
+}

@@ -1,0 +1,186 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/handlers"
+	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store"
+)
+
+// gateway is all parts of a running gateway. newGateway starts nothing that close does not end.
+type gateway struct {
+	cfg       Config
+	log       *slog.Logger
+	directory *acl.Directory
+	store     *store.Store
+	drain     middleware.Drain
+	readiness *readiness
+	api       *http.Server
+	admin     *http.Server
+
+	closeControl func() error
+}
+
+// newGateway builds store → acl → handlers → servers, each from what was built before.
+func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
+	redisLog.use(log)
+	secret, err := acl.LoadSecret(cfg.SecretFile)
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{cfg: cfg, log: log}
+	registry := newRegistry()
+	if g.store, err = openStore(cfg, secret, registry, log); err != nil {
+		return nil, err
+	}
+	storage, closeControl, err := openStorage(cfg, log)
+	if err != nil {
+		return nil, errors.Join(err, g.store.Close())
+	}
+	g.closeControl = closeControl
+	g.directory = acl.NewDirectory(storage, secret, directoryDefaults(cfg), log, time.Now)
+	g.readiness = newReadiness(cfg, g.directory, g.store, &g.drain)
+	g.api = g.newAPIServer(registry)
+	g.admin = g.newAdminServer(registry)
+	return g, nil
+}
+
+// close ends connections, after run has returned.
+func (g *gateway) close() error { return errors.Join(g.closeControl(), g.store.Close()) }
+
+// newRegistry holds what describes the process; the packages add their own.
+func newRegistry() *prometheus.Registry {
+	b := readBuildInfo()
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "slotgate_build_info", Help: "What the gateway was built from; always 1.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
+	})
+	info.Set(1)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
+// openStore makes the store that serves the apps' data. It connects on first use.
+func openStore(cfg Config, secret acl.Secret, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
+	clusters := make(map[string]store.ClusterConfig, len(cfg.Clusters))
+	for name, c := range cfg.Clusters {
+		password, err := c.password()
+		if err != nil {
+			return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
+		}
+		clusters[name] = store.ClusterConfig{Addrs: c.Addrs, Username: c.Username, Password: password}
+	}
+	return store.New(store.Config{
+		Clusters: clusters,
+		Redis: store.RedisConfig{
+			PoolSize:         cfg.Redis.PoolSize,
+			PipelinePoolSize: cfg.Redis.PipelinePoolSize,
+			PoolTimeout:      milliseconds(cfg.Redis.PoolTimeoutMS),
+			DialTimeout:      milliseconds(cfg.Redis.DialTimeoutMS),
+			ReadTimeout:      milliseconds(cfg.Redis.ReadTimeoutMS),
+			WriteTimeout:     milliseconds(cfg.Redis.WriteTimeoutMS),
+			TopologyReload:   milliseconds(cfg.Redis.TopologyReloadMS),
+		},
+		Retries: store.Retries{Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write)},
+		Batch: store.BatchConfig{
+			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
+		},
+		CursorKey: secret.Sub(acl.LabelCursorMAC),
+	}, registry, log)
+}
+
+// orNone says "no retries" as the store wants it: there 0 is its default.
+func orNone(n int) int {
+	if n == 0 {
+		return -1
+	}
+	return n
+}
+
+func directoryDefaults(cfg Config) acl.Defaults {
+	return acl.Defaults{
+		Sizes: acl.Sizes{
+			KeyMaxBytes:      cfg.Limits.KeyMaxBytes,
+			ValueMaxBytes:    cfg.Limits.ValueMaxBytes,
+			RequestMaxBytes:  cfg.Limits.RequestMaxBytes,
+			ResponseMaxBytes: cfg.Limits.ResponseMaxBytes,
+		},
+		CompressMinBytes: cfg.CompressMinBytes,
+	}
+}
+
+// newAPIHandler puts the guards before the resources.
+func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
+	bytes := middleware.NewBytesInFlight(g.cfg.Limits.BytesInFlight)
+	limiter := middleware.NewLimiter(nil)
+	global, v1 := middleware.Chain(middleware.Config{
+		Log:            g.log,
+		Authenticator:  g.directory,
+		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
+		Limiter:        limiter,
+		BytesInFlight:  bytes,
+		Drain:          &g.drain,
+		AccessLog:      middleware.LogConfig{SampleOneIn: g.cfg.Log.Sample, Slow: milliseconds(g.cfg.Log.SlowMS)},
+		Throttle:       throttle(g.cfg.Auth),
+		TrustedProxies: prefixes(g.cfg.TrustedProxies),
+		Deadline: middleware.DeadlineConfig{
+			Default: milliseconds(g.cfg.Limits.DeadlineMS), Body: milliseconds(g.cfg.HTTP.BodyTimeoutMS),
+		},
+	})
+	engine := newEngine()
+	engine.Use(global...)
+	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys}
+	if g.cfg.ReadyzOnAPI {
+		resources.Ready = g.readiness.ready
+	}
+	handlers.New(resources).Register(engine, engine.Group("/v1", v1...))
+	engine.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(engine.Routes())))
+	engine.NoMethod(middleware.NoMethod())
+	return engine
+}
+
+// newEngine is a router that takes the path as it was sent: with Gin's defaults /v1/keys/a%2Fttl would be the TTL of
+// "a", "+" a space, and X-Forwarded-For anybody's word.
+func newEngine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode) // otherwise it prints its routes to stdout
+	engine := gin.New()
+	engine.UseEscapedPath = true
+	engine.UnescapePathValues = false
+	engine.RedirectTrailingSlash = false
+	engine.RedirectFixedPath = false
+	engine.HandleMethodNotAllowed = true
+	engine.ForwardedByClientIP = false
+	_ = engine.SetTrustedProxies(nil) // fails only for a bad CIDR
+	return engine
+}
+
+// throttle turns a rate and a burst into the bucket that has both.
+func throttle(cfg Auth) middleware.ThrottleConfig {
+	return middleware.ThrottleConfig{
+		Failures: int64(cfg.Burst),
+		Period:   time.Minute * time.Duration(cfg.Burst) / time.Duration(cfg.FailuresPerMinute),
+	}
+}
+
+// prefixes parses what Validate has looked at.
+func prefixes(list []string) []netip.Prefix {
+	var parsed []netip.Prefix
+	for _, text := range list {
+		if p, err := netip.ParsePrefix(text); err == nil {
+			parsed = append(parsed, p)
+		}
+	}
+	return parsed
+}

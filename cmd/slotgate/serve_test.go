@@ -1,0 +1,415 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// running is a gateway started as `slotgate serve`.
+type running struct {
+	api, admin string // base URLs
+	stderr     *lockedBuffer
+	stop       context.CancelFunc // the signal
+	code       chan int
+}
+
+// startGateway runs `slotgate serve` until the test ends.
+func startGateway(t *testing.T, vars []string, args ...string) *running {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	g := &running{stderr: &lockedBuffer{}, stop: cancel, code: make(chan int, 1)}
+	go func() { g.code <- run(ctx, append([]string{"serve"}, args...), testEnv(vars, &lockedBuffer{}, g.stderr)) }()
+	t.Cleanup(func() {
+		cancel()
+		if code := g.wait(t); code != 0 {
+			t.Errorf("serve ended with %d:\n%s", code, g.stderr)
+		}
+	})
+	eventually(t, func() bool {
+		line := g.logLine("serving")
+		if line == nil && len(g.code) > 0 {
+			t.Fatalf("serve ended:\n%s", g.stderr)
+		}
+		g.api, g.admin = fmt.Sprint("http://", line["api"]), fmt.Sprint("http://", line["admin"])
+		return line != nil
+	})
+	return g
+}
+
+func (g *running) wait(t *testing.T) int {
+	t.Helper()
+	select {
+	case code := <-g.code:
+		g.code <- code
+		return code
+	case <-time.After(30 * time.Second):
+		t.Fatal("serve does not end")
+		return -1
+	}
+}
+
+// logLine finds the first log line with this message.
+func (g *running) logLine(message string) map[string]any {
+	lines := bufio.NewScanner(strings.NewReader(g.stderr.String()))
+	for lines.Scan() {
+		var line map[string]any
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line["msg"] == message {
+			return line
+		}
+	}
+	return nil
+}
+
+// answer is a response, read.
+type answer struct {
+	*http.Response
+	body string
+}
+
+// call sends one request on a connection of its own.
+func call(t *testing.T, method, url, token, body string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Close = true
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	return do(t, http.DefaultClient, req)
+}
+
+func do(t *testing.T, client *http.Client, req *http.Request) answer {
+	t.Helper()
+	resp, err := client.Do(req)
+	if err != nil {
+		t.Error(err)
+		return answer{Response: &http.Response{Header: http.Header{}}}
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Error(err)
+	}
+	return answer{resp, string(data)}
+}
+
+func expect(t *testing.T, got answer, status int, parts ...string) {
+	t.Helper()
+	if got.StatusCode != status {
+		t.Errorf("status %d, want %d: %s", got.StatusCode, status, got.body)
+	}
+	contains(t, "the answer", got.body, parts...)
+}
+
+// newToken makes an app that may do all, and a key of it.
+func newToken(t *testing.T, vars []string, app string) string {
+	t.Helper()
+	mustRun(t, vars, "app", "create", app, "--permission", "*")
+	return tokenForm.FindString(mustRun(t, vars, "key", "create", app).stdout)
+}
+
+func (g *running) waitReady(t *testing.T) {
+	t.Helper()
+	eventually(t, func() bool { return call(t, "GET", g.admin+"/readyz", "", "").StatusCode == 200 })
+}
+
+func TestServe(t *testing.T) {
+	vars := append(clusterVars(t), "SLOTGATE_LOG_SAMPLE=1")
+	token := newToken(t, vars, "shop")
+	g := startGateway(t, vars)
+	g.waitReady(t)
+
+	t.Run("an app's request goes to Redis and back", func(t *testing.T) {
+		expect(t, call(t, "PUT", g.api+"/v1/strings/a", token, `{"value":"hello"}`), 200, `"etag"`)
+		expect(t, call(t, "GET", g.api+"/v1/strings/a", token, ""), 200, `"hello"`)
+		if v := redisClient(t).Get(t.Context(), "shop:a").Val(); v != "hello" {
+			t.Errorf("Redis holds %q", v)
+		}
+	})
+	t.Run("nobody else is let in", func(t *testing.T) {
+		expect(t, call(t, "GET", g.api+"/v1/strings/a", "", ""), 401, "unauthenticated")
+	})
+	t.Run("a path is taken as it was sent", func(t *testing.T) {
+		expect(t, call(t, "PUT", g.api+"/v1/strings/a%2Fttl+b", token, `{"value":"slash"}`), 200)
+		if v := redisClient(t).Get(t.Context(), "shop:a/ttl+b").Val(); v != "slash" {
+			t.Errorf("Redis holds %q", v)
+		}
+		expect(t, call(t, "GET", g.api+"/v1/strings/", token, ""), 400, "invalid_key")
+		expect(t, call(t, "GET", g.api+"/v1//strings", token, ""), 400, "invalid_request")
+		expect(t, call(t, "GET", g.api+"/v1/nothing", token, ""), 404, "not_found")
+		expect(t, call(t, "DELETE", g.api+"/v1/whoami", token, ""), 405, "method_not_allowed")
+	})
+	t.Run("the admin listener tells operators", func(t *testing.T) {
+		expect(t, call(t, "GET", g.admin+"/livez", "", ""), 200, "ok")
+		expect(t, call(t, "GET", g.admin+"/readyz", "", ""), 200, "ok\n")
+		expect(t, call(t, "GET", g.admin+"/readyz?verbose", "", ""), 200,
+			"[+]drain ok\n[+]apps-and-keys ok\n[+]cluster-default ok\nreadyz check passed\n")
+		expect(t, call(t, "GET", g.admin+"/metrics", "", ""), 200, "slotgate_build_info{", "go_goroutines", "process_open_fds",
+			`slotgate_http_requests_total{`, `slotgate_redis_command_duration_seconds`)
+		expect(t, call(t, "GET", g.admin+"/debug/pprof/", "", ""), 404)
+		expect(t, call(t, "GET", g.admin+"/v1/whoami", token, ""), 404)
+	})
+	t.Run("and callers are not told", func(t *testing.T) {
+		for _, path := range []string{"/livez", "/metrics", "/debug/pprof/", "/readyz"} {
+			expect(t, call(t, "GET", g.api+path, token, ""), 404)
+		}
+	})
+	t.Run("a revoked key is refused", func(t *testing.T) {
+		second := tokenForm.FindString(mustRun(t, vars, "key", "create", "shop").stdout)
+		eventually(t, func() bool { return call(t, "GET", g.api+"/v1/whoami", second, "").StatusCode == 200 })
+		mustRun(t, vars, "key", "revoke", second)
+		eventually(t, func() bool { return call(t, "GET", g.api+"/v1/whoami", second, "").StatusCode == 401 })
+	})
+
+	g.stop()
+	if code := g.wait(t); code != 0 {
+		t.Errorf("code %d", code)
+	}
+	lacks(t, "the log", g.stderr.String(), token, "hello", `"panic"`)
+	contains(t, "the log", g.stderr.String(), `"route":"/v1/strings/:key"`, `"msg":"draining"`, `"msg":"stopped","error":null`)
+	line := g.logLine("serving")
+	for _, field := range []string{"version", "revision", "gomaxprocs", "gomemlimit", "control"} {
+		if line[field] == nil {
+			t.Errorf("the first line lacks %s: %v", field, line)
+		}
+	}
+}
+
+func TestServeSettings(t *testing.T) {
+	vars := fileVars(t, "apps: []\n")
+	g := startGateway(t, vars, "--set", "pprof=true", "--set", "readyz_on_api=true", "--set", "http.h2c=true", "--set", "http.max_header_bytes=4096")
+	t.Run("pprof", func(t *testing.T) {
+		expect(t, call(t, "GET", g.admin+"/debug/pprof/", "", ""), 200, "goroutine")
+	})
+	t.Run("without a cluster it lives and is not ready", func(t *testing.T) {
+		expect(t, call(t, "GET", g.admin+"/livez", "", ""), 200)
+		eventually(t, func() bool {
+			return strings.Contains(call(t, "GET", g.admin+"/readyz", "", "").body, "[+]apps-and-keys ok")
+		})
+		got := call(t, "GET", g.admin+"/readyz", "", "")
+		expect(t, got, 503, "[+]drain ok", "[-]cluster-default failed: ", "readyz check failed")
+	})
+	t.Run("readyz as JSON", func(t *testing.T) {
+		req, _ := http.NewRequest("GET", g.admin+"/readyz", nil)
+		req.Header.Set("Accept", "application/json")
+		req.Close = true
+		expect(t, do(t, http.DefaultClient, req), 503, `"ready":false`, `{"name":"apps-and-keys","ok":true}`)
+	})
+	t.Run("readyz on the API listener", func(t *testing.T) {
+		got := call(t, "GET", g.api+"/readyz", "", "")
+		expect(t, got, 503)
+		lacks(t, "what everybody may see", got.body, "127.0.0.1", "refused")
+	})
+	t.Run("HTTP/2 without TLS", func(t *testing.T) {
+		protocols := new(http.Protocols)
+		protocols.SetUnencryptedHTTP2(true)
+		transport := &http.Transport{Protocols: protocols}
+		defer transport.CloseIdleConnections()
+		req, _ := http.NewRequest("GET", g.api+"/v1/whoami", nil)
+		if got := do(t, &http.Client{Transport: transport}, req); got.ProtoMajor != 2 || got.StatusCode != 401 {
+			t.Errorf("%s, status %d", got.Proto, got.StatusCode)
+		}
+	})
+	t.Run("large headers are 431", func(t *testing.T) {
+		req, _ := http.NewRequest("GET", g.api+"/v1/whoami", nil)
+		req.Header.Set("X-Large", strings.Repeat("x", 9000))
+		req.Close = true
+		expect(t, do(t, http.DefaultClient, req), 431)
+	})
+}
+
+func TestServeFailures(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	vars := fileVars(t, "apps: []\n")
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--listen", taken.Addr().String()}, 1, "address already in use"},
+		{[]string{"--admin-listen", taken.Addr().String()}, 1, "listening on admin_listen"},
+		{[]string{"--set", "redis.pool_size=0"}, 1, "redis.pool_size: 0 is out of range"},
+		{[]string{"--set", "control.file=/nowhere"}, 1, "control.file: reading apps"},
+		{[]string{"extra"}, 2, "unknown command"},
+	} {
+		got := slotgate(t, vars, append([]string{"serve"}, c.args...)...)
+		if got.code != c.code {
+			t.Errorf("serve %v: code %d, want %d", c.args, got.code, c.code)
+		}
+		contains(t, fmt.Sprint("serve ", c.args), got.stderr, c.want)
+	}
+}
+
+// slowPut begins a PUT and sends its body when the test says so.
+type slowPut struct {
+	conn net.Conn
+	rest string
+}
+
+func beginPut(t *testing.T, g *running, token, key, body string) *slowPut {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(g.api, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = fmt.Fprintf(conn, "PUT /v1/strings/%s HTTP/1.1\r\nHost: gateway\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+		key, token, len(body), body[:1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &slowPut{conn, body[1:]}
+}
+
+func (p *slowPut) end(t *testing.T) answer {
+	t.Helper()
+	defer p.conn.Close()
+	if _, err := io.WriteString(p.conn, p.rest); err != nil {
+		t.Error(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(p.conn), nil)
+	if err != nil {
+		t.Error(err)
+		return answer{Response: &http.Response{Header: http.Header{}}}
+	}
+	defer resp.Body.Close()
+	data, _ := io.ReadAll(resp.Body)
+	return answer{resp, string(data)}
+}
+
+// inFlight waits until so many requests run.
+func (g *running) inFlight(t *testing.T, n int) {
+	t.Helper()
+	want := fmt.Sprintf("slotgate_http_in_flight_requests{app=\"shop\"} %d\n", n)
+	eventually(t, func() bool { return strings.Contains(call(t, "GET", g.admin+"/metrics", "", "").body, want) })
+}
+
+func TestDrain(t *testing.T) {
+	vars := append(clusterVars(t), "SLOTGATE_HTTP_DRAIN_DELAY_MS=1500")
+	token := newToken(t, vars, "shop")
+	g := startGateway(t, vars, "--set", "readyz_on_api=true")
+	g.waitReady(t)
+
+	// A client with one connection for all its requests, from before the signal until the gateway says not ready, as a
+	// load balancer would; then it goes elsewhere.
+	transport := &http.Transport{MaxConnsPerHost: 1}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+	var balanced sync.WaitGroup
+	closes := 0
+	balanced.Go(func() {
+		for {
+			req, _ := http.NewRequest("GET", g.api+"/v1/whoami", nil)
+			req.Header.Set("Authorization", "Bearer "+token)
+			got := do(t, client, req)
+			if got.StatusCode != 200 {
+				t.Errorf("a request while draining: %d %s", got.StatusCode, got.body)
+				return
+			}
+			if got.Close {
+				if closes++; closes == 20 {
+					return
+				}
+			}
+		}
+	})
+
+	const running = 20
+	puts := make([]*slowPut, running)
+	for i := range puts {
+		puts[i] = beginPut(t, g, token, fmt.Sprint("k", i), `{"value":"kept"}`)
+	}
+	g.inFlight(t, running)
+	g.stop()
+	eventually(t, func() bool { return call(t, "GET", g.admin+"/readyz", "", "").StatusCode == 503 })
+	expect(t, call(t, "GET", g.admin+"/readyz", "", ""), 503, "[-]drain failed: the gateway is shutting down")
+	expect(t, call(t, "GET", g.admin+"/livez", "", ""), 200)
+	expect(t, call(t, "GET", g.api+"/readyz", "", ""), 503)
+	balanced.Wait() // it was served all the while, and asked to close
+	eventually(t, func() bool {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(g.api, "http://"))
+		if err == nil {
+			conn.Close()
+		}
+		return err != nil
+	})
+	if len(g.code) > 0 {
+		t.Error("the gateway ended while requests ran")
+	}
+	for i, p := range puts {
+		got := p.end(t)
+		expect(t, got, 200, "etag")
+		if !got.Close {
+			t.Error("a last answer does not say Connection: close")
+		}
+		if v := redisClient(t).Get(t.Context(), fmt.Sprint("shop:k", i)).Val(); v != "kept" {
+			t.Errorf("Redis holds %q", v)
+		}
+	}
+	if code := g.wait(t); code != 0 {
+		t.Errorf("code %d", code)
+	}
+}
+
+func TestShutdownIsBounded(t *testing.T) {
+	vars := append(clusterVars(t), "SLOTGATE_HTTP_SHUTDOWN_TIMEOUT_MS=50")
+	token := newToken(t, vars, "shop")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	cfg := load(sources{Environ: vars}).Config
+	var log lockedBuffer
+	g := &running{}
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		ended <- serve(ctx, cfg, newLogger(cfg.Log, &log), func(api, admin net.Addr) {
+			g.api, g.admin = "http://"+api.String(), "http://"+admin.String()
+			close(ready)
+		})
+	}()
+	<-ready
+	g.waitReady(t)
+	put := beginPut(t, g, token, "k", `{"value":"cut off"}`)
+	defer put.conn.Close()
+	g.inFlight(t, 1)
+	cancel()
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "requests were cut off") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPasswordsOfClusters(t *testing.T) {
+	file := t.TempDir() + "/password"
+	if err := os.WriteFile(file, []byte("hunter2\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		cluster Cluster
+		want    string
+	}{
+		{Cluster{}, ""},
+		{Cluster{Password: "hunter2"}, "hunter2"},
+		{Cluster{PasswordFile: file}, "hunter2"},
+	} {
+		if got, err := c.cluster.password(); err != nil || got != c.want {
+			t.Errorf("%+v: %q, %v", c.cluster, got, err)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
+	h := g.cfg.HTTP
+	s := newServer(h, g.log)
+	s.Handler = g.newAPIHandler(registry)
+	s.WriteTimeout = milliseconds(h.WriteTimeoutMS)
+	s.Protocols.SetUnencryptedHTTP2(h.H2C)
+	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: h.MaxConcurrentStreams, WriteByteTimeout: milliseconds(h.WriteTimeoutMS)}
+	return s
+}
+
+// newServer has everything both servers bound: a client that sends nothing, slowly or too much is cut off.
+func newServer(h HTTP, log *slog.Logger) *http.Server {
+	s := &http.Server{
+		ReadHeaderTimeout: milliseconds(h.ReadHeaderTimeoutMS),
+		ReadTimeout:       milliseconds(h.ReadTimeoutMS),
+		IdleTimeout:       milliseconds(h.IdleTimeoutMS),
+		MaxHeaderBytes:    h.MaxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		Protocols:         new(http.Protocols),
+	}
+	s.Protocols.SetHTTP1(true)
+	return s
+}
+
+// run serves on both listeners until ctx ends or a server fails, and returns when all of it has come to its end. The
+// directory goes on until the last request is answered.
+func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
+	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	group, failed := errgroup.WithContext(background)
+	group.Go(func() error { return g.directory.Run(background) })
+	group.Go(func() error { return serveUntilShutdown(g.api, api) })
+	group.Go(func() error { return serveUntilShutdown(g.admin, admin) })
+	group.Go(func() error {
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-failed.Done():
+		}
+		return g.shutDown(failed)
+	})
+	return group.Wait()
+}
+
+func serveUntilShutdown(s *http.Server, l net.Listener) error {
+	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// adminShutdown is enough for a scrape under way; nothing depends on it.
+const adminShutdown = time.Second
+
+// shutDown ends the gateway in order: not ready, but serving, until load balancers have looked away (each answer asks
+// its client to connect anew, elsewhere); then no new connections, and what runs comes to its end. Idle connections
+// stay open until then: a request may be on its way on any of them. The admin listener closes last, so that the drain
+// can be watched.
+func (g *gateway) shutDown(failed context.Context) error {
+	g.drain.Start()
+	delay, timeout := milliseconds(g.cfg.HTTP.DrainDelayMS), milliseconds(g.cfg.HTTP.ShutdownTimeoutMS)
+	g.log.Info("draining", "delay", delay, "timeout", timeout, "in_flight", g.drain.InFlight())
+	_ = wait(failed, delay) // a server that failed has nobody to wait for
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(failed), timeout)
+	defer cancel()
+	err := g.api.Shutdown(ctx)
+	if err != nil {
+		err = errors.Join(errors.New("requests were cut off, http.shutdown_timeout_ms was too short for them"), g.api.Close())
+	}
+	ctx, cancelAdmin := context.WithTimeout(context.WithoutCancel(failed), adminShutdown)
+	defer cancelAdmin()
+	if g.admin.Shutdown(ctx) != nil {
+		_ = g.admin.Close()
+	}
+	return err
+}
