@@ -130,6 +130,7 @@ func TestAppMistakes(t *testing.T) {
 		{"app lst", 2, "did you mean list or set?"},
 		{"key create nobody", 1, `app "nobody": acl: not found`},
 		{"key create shop --permission flying:read", 2, "flying"},
+		{"app create a1 --permission commands:GTE", 2, `"GTE" is not a command slotgate knows`},
 		{"key create shop --expires 2001-01-01T00:00:00Z", 2, "is past; use a later time"},
 		{"key revoke 0123456789ab", 1, "not found"},
 		{"key list nobody", 1, `app "nobody": acl: not found`},

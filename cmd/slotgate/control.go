@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
 	redisacl "github.com/slotgate/slotgate/store/control"
 )
 
@@ -37,7 +38,7 @@ func withControl(ctx context.Context, e env, flags *configFlags, do func(context
 		return err
 	}
 	c := &control{
-		Admin: &acl.Admin{Storage: storage, Secret: secret, Clock: time.Now},
+		Admin: &acl.Admin{Storage: storage, Secret: secret, Clock: time.Now, Commands: store.Command},
 		cfg:   cfg,
 	}
 	return errors.Join(do(ctx, c), closeStorage())

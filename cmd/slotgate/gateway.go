@@ -141,7 +141,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	})
 	engine := newEngine()
 	engine.Use(global...)
-	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys}
+	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command}
 	if g.cfg.ReadyzOnAPI {
 		resources.Ready = g.readiness.ready
 	}

@@ -68,7 +68,7 @@ shows each with its origin.
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetHelpTemplate(helpTemplate)
-	root.AddCommand(newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e), newVersionCommand(e))
+	root.AddCommand(newServeCommand(e), newDevCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e), newVersionCommand(e))
 	return asGroup(root)
 }
 

@@ -28,7 +28,9 @@ func startGateway(t *testing.T, vars []string, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	g := &running{stderr: &lockedBuffer{}, stop: cancel, code: make(chan int, 1)}
-	go func() { g.code <- run(ctx, append([]string{"serve"}, args...), testEnv(vars, &lockedBuffer{}, g.stderr)) }()
+	go func() {
+		g.code <- run(ctx, append([]string{"serve"}, args...), testEnv(vars, &lockedBuffer{}, g.stderr))
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if code := g.wait(t); code != 0 {

@@ -8,30 +8,18 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/slotgate/slotgate/acl"
-	"github.com/slotgate/slotgate/store/localcluster"
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 	"github.com/slotgate/slotgate/store/purge"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { clustertest.Main(m) }
 
 func cluster(t *testing.T) *redis.ClusterClient {
 	t.Helper()
-	c, err := localcluster.Start(t.Context(), localcluster.Options{})
-	if errors.Is(err, localcluster.ErrNoServer) {
-		t.Skip("NOT TESTED: ", err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), DisableIdentity: true})
-	t.Cleanup(func() {
-		if err := errors.Join(client.Close(), c.Close()); err != nil {
-			t.Error(err)
-		}
-	})
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: clustertest.Shared(t).Addrs(), DisableIdentity: true})
+	t.Cleanup(func() { _ = client.Close() })
 	return client
 }
 
