@@ -103,6 +103,24 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	}
 }
 
+func TestBuildsAreComparedWithTheFirst(t *testing.T) {
+	res := newResults(options{Rounds: 2})
+	for i, rounds := range [][]roundResult{cpuRounds(10, 10), cpuRounds(20, 40), cpuRounds(30, 40)} {
+		name := baseDoor
+		if i > 0 {
+			name = gatewayName(i-1, 2) + " JSON"
+		}
+		res.Rows = append(res.Rows, &rowResult{Op: opGet, Name: name, Rounds: rounds})
+	}
+	res.summarize()
+	if got := res.laterBuilds(); len(got) != 1 || got[0] != "slotgate-B JSON" {
+		t.Fatalf("later builds are %v", got)
+	}
+	if got, want := *res.Rows[2].BuildRatio, (spread{Median: 1.25, Min: 1, Max: 1.5}); got != want {
+		t.Errorf("the second build is at %+v of the first, want %+v", got, want)
+	}
+}
+
 func cpuRounds(us ...float64) []roundResult {
 	var rounds []roundResult
 	for _, v := range us {

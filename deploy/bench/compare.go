@@ -107,6 +107,15 @@ func gatewayName(i, n int) string {
 	return "slotgate-" + string(rune('A'+i))
 }
 
+// firstBuild is the name of the first build's row that a build's row is compared with; "" for other rows.
+func firstBuild(row string) string {
+	build, door, ok := strings.Cut(row, " ")
+	if !ok || !strings.HasPrefix(build, "slotgate-") {
+		return ""
+	}
+	return gatewayName(0, 2) + " " + door
+}
+
 // seedAll writes the keys once to each Redis: doors that share one share the values too, gateways share an app.
 func seedAll(ctx context.Context, w *workload, doors []*door) error {
 	single, cluster := false, false

@@ -28,8 +28,12 @@ func main() {
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE) // "bench | head" must still stop its servers
 	if err := run(ctx, os.Args[1:], os.Stdout, os.Stderr); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
+		switch {
+		case errors.Is(err, flag.ErrHelp):
 			return
+		case ctx.Err() != nil:
+			fmt.Fprintln(os.Stderr, "bench: interrupted; what it had started is stopped")
+			os.Exit(130)
 		}
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		os.Exit(1)

@@ -42,7 +42,8 @@ type resultOption struct {
 type rowResult struct {
 	Op         string        `json:"op"`
 	Name       string        `json:"name"`
-	CPURatio   spread        `json:"cpu_ratio"` // to webdis, per round
+	CPURatio   spread        `json:"cpu_ratio"`             // to webdis, per round
+	BuildRatio *spread       `json:"build_ratio,omitempty"` // to the first gateway build, per round; of the other builds only
 	RPS        spread        `json:"requests_per_second"`
 	CPUUS      spread        `json:"cpu_us"`
 	BackendUS  spread        `json:"redis_cpu_us"`
@@ -101,7 +102,12 @@ func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1e3 }
 func (res *results) summarize() {
 	res.Valid = true
 	for _, row := range res.Rows {
-		row.summarize(res.find(row.Op, baseDoor))
+		row.summarize()
+		row.CPURatio = row.ratioTo(res.find(row.Op, baseDoor))
+		if first := res.find(row.Op, firstBuild(row.Name)); first != nil && first != row {
+			ratio := row.ratioTo(first)
+			row.BuildRatio = &ratio
+		}
 		res.Valid = res.Valid && row.Errors == 0 && row.Requests > 0
 	}
 }
@@ -114,10 +120,21 @@ func (res *results) find(op, name string) *rowResult {
 	return res.Rows[i]
 }
 
-func (row *rowResult) summarize(base *rowResult) {
-	var ratios, rps, cpu, backend []float64
-	var latency histogram
+// ratioTo compares rounds of the same number: they are neighbours in time, and whatever slowed the machine slowed both.
+func (row *rowResult) ratioTo(base *rowResult) spread {
+	var ratios []float64
 	for i, r := range row.Rounds {
+		if base != nil && i < len(base.Rounds) && base.Rounds[i].CPUUS > 0 {
+			ratios = append(ratios, r.CPUUS/base.Rounds[i].CPUUS)
+		}
+	}
+	return spreadOf(ratios)
+}
+
+func (row *rowResult) summarize() {
+	var rps, cpu, backend []float64
+	var latency histogram
+	for _, r := range row.Rounds {
 		row.Requests += r.Requests
 		row.Errors += r.Errors
 		if row.FirstError == "" {
@@ -125,12 +142,8 @@ func (row *rowResult) summarize(base *rowResult) {
 		}
 		latency.add(r.latency)
 		rps, cpu, backend = append(rps, float64(r.Requests)/r.Seconds), append(cpu, r.CPUUS), append(backend, r.BackendUS)
-		// The round of the same number is the neighbour in time: whatever slowed the machine slowed both.
-		if base != nil && i < len(base.Rounds) && base.Rounds[i].CPUUS > 0 {
-			ratios = append(ratios, r.CPUUS/base.Rounds[i].CPUUS)
-		}
 	}
-	row.CPURatio, row.RPS, row.CPUUS, row.BackendUS = spreadOf(ratios), spreadOf(rps), spreadOf(cpu), spreadOf(backend)
+	row.RPS, row.CPUUS, row.BackendUS = spreadOf(rps), spreadOf(cpu), spreadOf(backend)
 	row.P50MS, row.P99MS = millis(latency.quantile(0.5)), millis(latency.quantile(0.99))
 }
 
@@ -164,24 +177,40 @@ func (res *results) print(out io.Writer) {
 	}
 	fmt.Fprintf(out, "CPU of the HTTP server per request, as a multiple of webdis' in the same round; median (least–greatest) of %d rounds of %d ms\n\n",
 		o.Rounds, o.RoundMS)
+	res.printRatios(out, res.names(), func(row *rowResult) *spread { return &row.CPURatio })
+	if builds := res.laterBuilds(); len(builds) > 0 {
+		fmt.Fprintln(out, "\nThe same as a multiple of the first build's")
+		res.printRatios(out, builds, func(row *rowResult) *spread { return row.BuildRatio })
+	}
+	for i, op := range res.ops() {
+		fmt.Fprintf(out, "\n%s, values of %d bytes, %d connections\n", res.opTitles()[i], o.ValueBytes, res.conns(op))
+		res.printOp(out, op)
+	}
+}
+
+func (res *results) printRatios(out io.Writer, names []string, of func(*rowResult) *spread) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "\t%s\n", strings.Join(res.opTitles(), "\t"))
-	for _, name := range res.names() {
+	for _, name := range names {
 		fmt.Fprint(t, name)
 		for _, op := range res.ops() {
 			cell := "–"
 			if row := res.find(op, name); row != nil {
-				cell = fmt.Sprintf("%.2f (%.2f–%.2f)", row.CPURatio.Median, row.CPURatio.Min, row.CPURatio.Max)
+				ratio := of(row)
+				cell = fmt.Sprintf("%.2f (%.2f–%.2f)", ratio.Median, ratio.Min, ratio.Max)
 			}
 			fmt.Fprint(t, "\t", cell)
 		}
 		fmt.Fprintln(t)
 	}
 	t.Flush()
-	for i, op := range res.ops() {
-		fmt.Fprintf(out, "\n%s, values of %d bytes, %d connections\n", res.opTitles()[i], o.ValueBytes, res.conns(op))
-		res.printOp(out, op)
-	}
+}
+
+// laterBuilds are the names of rows with a BuildRatio.
+func (res *results) laterBuilds() []string {
+	return slices.DeleteFunc(res.names(), func(name string) bool {
+		return !slices.ContainsFunc(res.Rows, func(r *rowResult) bool { return r.Name == name && r.BuildRatio != nil })
+	})
 }
 
 func (res *results) printOp(out io.Writer, op string) {

@@ -90,14 +90,32 @@ func (w *workload) expect(d *door, op string) expectation {
 	return expectation{Contains: d.written[op]}
 }
 
-// seed writes every key through a door.
+// seed writes every key through a door, in batches if it has them.
 func (w *workload) seed(ctx context.Context, d *door) error {
-	for i := range w.values {
-		if err := d.write(ctx, opPut, d.put(keyName(i), w.values[i])); err != nil {
+	size := 1
+	if d.mset != nil {
+		size = 100
+	}
+	for from := 0; from < w.Keys; from += size {
+		var err error
+		if d.mset == nil {
+			err = d.write(ctx, opPut, d.put(keyName(from), w.values[from]))
+		} else {
+			err = d.write(ctx, opMSet, d.mset(w.pairs(upTo(from, min(from+size, w.Keys)))))
+		}
+		if err != nil {
 			return fmt.Errorf("writing the first values through %s: %w", d.name, err)
 		}
 	}
 	return nil
+}
+
+func upTo(from, to int) []int {
+	indexes := make([]int, 0, to-from)
+	for i := from; i < to; i++ {
+		indexes = append(indexes, i)
+	}
+	return indexes
 }
 
 // verify asks the door once for what will be measured and compares the values; writes are read back.
