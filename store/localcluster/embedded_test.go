@@ -252,6 +252,7 @@ func TestEmbeddedNeedsNodes(t *testing.T) {
 
 // Our slot function and Redis' own agree on all that a key may hold.
 func TestSlotsAreThoseOfRedis(t *testing.T) {
+	t.Parallel()
 	c := start(t, localcluster.Options{Primaries: 1})
 	ctx := within(t, 30*time.Second)
 	keys := []string{"", "foo{}{bar}", "foo{{bar}}zap", "{}x", "a}{b", "foo{bar}{zap}", "{", "}", "{}", "{{}", "{}}", "\x00{\xff}\r\n"}

@@ -77,10 +77,23 @@ func NewFolder(path string) (*Folder, error) {
 	}
 	f.body.Folder = f.path
 	f.record = filepath.Join(records, fmt.Sprintf("%d-%s.json", os.Getpid(), rand.Text()))
-	if err := f.write(); err != nil {
+	if err := f.writeFirst(); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// writeFirst writes the record, again if another program has meanwhile removed the folder of records, empty as it was.
+func (f *Folder) writeFirst() error {
+	for tries := 1; ; tries++ {
+		err := f.write()
+		if !errors.Is(err, fs.ErrNotExist) || tries == 10 {
+			return err
+		}
+		if _, err := recordFolder(); err != nil {
+			return err
+		}
+	}
 }
 
 // Path returns the folder's absolute path.
@@ -97,6 +110,7 @@ func (f *Folder) Close() error {
 	if gone := os.Remove(f.record); !errors.Is(gone, fs.ErrNotExist) {
 		err = errors.Join(err, gone)
 	}
+	_ = os.Remove(filepath.Dir(f.record)) // fails as long as there are others
 	return err
 }
 
@@ -160,6 +174,7 @@ func Sweep() error {
 	if err != nil {
 		return err
 	}
+	defer os.Remove(dir) // fails as long as there are records
 	var errs []error
 	for _, f := range records {
 		if !f.body.Owner.alive() {

@@ -24,6 +24,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestFailoverOfAKilledPrimary(t *testing.T) {
+	t.Parallel()
 	c := start(t, localcluster.Options{Replicas: 1})
 	ctx := within(t, 30*time.Second)
 	client := clusterClient(t, c.Addrs())
@@ -106,6 +107,7 @@ func stalledReplicasAnswerWithOldData(ctx context.Context, t *testing.T, c *loca
 }
 
 func TestMigrateSlotLosesNothing(t *testing.T) {
+	t.Parallel()
 	c := start(t, localcluster.Options{Username: "gate", Password: `pa"ss \word`})
 	ctx := within(t, 20*time.Second)
 	client := clusterClient(t, c.Addrs(), func(o *redis.ClusterOptions) { o.Username, o.Password = "gate", `pa"ss \word` })
@@ -140,6 +142,7 @@ func TestMigrateSlotLosesNothing(t *testing.T) {
 }
 
 func TestPausedNodeDoesNotAnswer(t *testing.T) {
+	t.Parallel()
 	c := start(t, localcluster.Options{})
 	n := c.Nodes()[1]
 	if err := n.Pause(); err != nil {
@@ -163,6 +166,7 @@ func TestPausedNodeDoesNotAnswer(t *testing.T) {
 }
 
 func TestCloseLeavesNothing(t *testing.T) {
+	t.Parallel()
 	c := start(t, localcluster.Options{})
 	nodes, dir := c.Nodes(), c.Dir()
 	if err := nodes[0].Pause(); err != nil { // a paused process ends as well
@@ -184,6 +188,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 }
 
 func TestKeptFolderComesBack(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), `with "quotes" and ü`)
 	c := start(t, localcluster.Options{Dir: dir})
 	ctx := within(t, 40*time.Second)
@@ -225,6 +230,7 @@ func TestKeptFolderComesBack(t *testing.T) {
 }
 
 func TestStartRefuses(t *testing.T) {
+	t.Parallel()
 	busy := listen(t, "127.0.0.1:0")
 	for name, o := range map[string]localcluster.Options{
 		"too few ports":             {Ports: []int{1, 2}},
