@@ -69,7 +69,7 @@ func parseKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
 				list.add(text)
 			})
 		case string(name) == "key_encoding":
-			r.keyEncoding = keyEncodingNamed(d.word("utf8", "base64url"))
+			r.keyEncoding = keyEncodingNamed(d.word("base64url"))
 		case values && string(name) == "encoding":
 			r.encoding = encodingNamed(d.word("utf8", "base64"))
 		default:
@@ -80,7 +80,6 @@ func parseKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
 	if err != nil {
 		return r, err
 	}
-	r.encoding = r.encoding.or(t.encoding)
 	r.keys, err = list.keys(r.keyEncoding, t.keyMaxBytes, func(i int) string { return "/keys/" + strconv.Itoa(i) })
 	return r, err
 }
@@ -135,7 +134,7 @@ func parseMSet(src []byte, t *terms) (msetRequest, error) {
 		case "encoding":
 			encoding = encodingNamed(d.word("utf8", "base64"))
 		case "key_encoding":
-			r.keyEncoding = keyEncodingNamed(d.word("utf8", "base64url"))
+			r.keyEncoding = keyEncodingNamed(d.word("base64url"))
 		default:
 			return false
 		}
@@ -148,7 +147,7 @@ func parseMSet(src []byte, t *terms) (msetRequest, error) {
 	if err != nil {
 		return r, err
 	}
-	r.items, err = setItems(stored, items, encoding.or(t.encoding), t.valueMaxBytes)
+	r.items, err = setItems(stored, items, encoding, t.valueMaxBytes)
 	return r, err
 }
 

@@ -6,7 +6,7 @@ import (
 
 // mget is POST /v1/mget. Its answer is streamed; nothing in its header depends on the items.
 func (a *API) mget(r request) error {
-	get, _, err := body(a, &r, parseGet)
+	get, err := body(a, &r, parseGet)
 	if err != nil {
 		return err
 	}
@@ -30,16 +30,18 @@ func writeItems(r *request, keys []string, enc keyEncoding, item func(j *reply, 
 		if i > 0 {
 			j.raw(",")
 		}
-		j.raw("{").key(key, enc)
+		j.raw("{").echoed(key, enc)
 		faults = !item(j, i) || faults
 		j.raw("}")
-		j.flush(r.Writer)
+		if j.flush(r.Writer); j.err != nil {
+			return // the client has gone
+		}
 	}
 	j.raw(`],"errors":`).bool(faults).raw("}")
 	j.send(r.Writer)
 }
 
-// got adds what became of one key of an mget.
+// got adds what became of one key of an mget. With a problem "found" says nothing; it is there because the member always is.
 func (r *reply) got(item *store.GetItem, enc valueEncoding) bool {
 	switch {
 	case item.Err != nil:
@@ -55,13 +57,13 @@ func (r *reply) got(item *store.GetItem, enc valueEncoding) bool {
 		return true
 	}
 	r.buf = r.buf[:start]
-	r.raw(`,"found":true,"problem":`).problem(notUTF8(), true)
+	r.raw(`,"found":false,"problem":`).problem(notUTF8(), true)
 	return false
 }
 
 // mexists is POST /v1/mexists.
 func (a *API) mexists(r request) error {
-	ask, _, err := body(a, &r, parseKeys)
+	ask, err := body(a, &r, parseKeys)
 	if err != nil {
 		return err
 	}

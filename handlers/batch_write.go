@@ -9,7 +9,7 @@ import (
 
 // mset is POST /v1/mset: everything is written, or the error says what became of each item.
 func (a *API) mset(r request) error {
-	set, _, err := body(a, &r, parseMSet)
+	set, err := body(a, &r, parseMSet)
 	if err != nil {
 		return err
 	}
@@ -37,7 +37,7 @@ func asSent(err error, enc keyEncoding) error {
 
 // mdelete is POST /v1/mdelete.
 func (a *API) mdelete(r request) error {
-	del, _, err := body(a, &r, parseKeys)
+	del, err := body(a, &r, parseKeys)
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,18 @@ func (r *reply) number(n store.Number, quoted bool) *reply {
 	return r.raw(n.String())
 }
 
+// quoted is ?int64=string.
+func (r *request) quoted() (bool, error) {
+	word, err := r.query.word("int64", "string")
+	return word != "", err
+}
+
+// tagged gives the answer the ETag of a counter, with which it can be set conditionally.
+func (r *request) tagged(n store.Number) { r.Header("ETag", store.ETag([]byte(n.String()))) }
+
 // getCounter is GET /v1/counters/{key}.
 func (a *API) getCounter(r request) error {
-	t, err := a.terms(&r)
+	quoted, err := r.quoted()
 	if err != nil {
 		return err
 	}
@@ -22,16 +31,21 @@ func (a *API) getCounter(r request) error {
 	if err != nil {
 		return err
 	}
-	return r.answer(newReply().raw(`{"value":`).number(n, t.quoted).raw("}"))
+	r.tagged(n)
+	return r.answer(newReply().raw(`{"value":`).number(n, quoted).raw("}"))
 }
 
 // putCounter is PUT /v1/counters/{key}; it answers what the counter was.
 func (a *API) putCounter(r request) error {
+	quoted, err := r.quoted()
+	if err != nil {
+		return err
+	}
 	cond, err := writeCondition(r.Request.Header)
 	if err != nil {
 		return err
 	}
-	put, t, err := body(a, &r, parseCounter)
+	put, err := body(a, &r, parseCounter)
 	if err != nil {
 		return err
 	}
@@ -39,19 +53,24 @@ func (a *API) putCounter(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw(`{"value":`).number(put.value, t.quoted)
+	r.tagged(put.value)
+	j := newReply().raw(`{"value":`).number(put.value, quoted)
 	if previous != nil {
-		j.raw(`,"previous":`).number(*previous, t.quoted)
+		j.raw(`,"previous":`).number(*previous, quoted)
 	}
 	return r.answer(j.raw("}"))
 }
 
 // addCounter is POST /v1/counters/{key}/add.
 func (a *API) addCounter(r request) error {
+	quoted, err := r.quoted()
+	if err != nil {
+		return err
+	}
 	if err := refuseConditions(r.Request.Header); err != nil {
 		return err
 	}
-	add, t, err := body(a, &r, parseAdd)
+	add, err := body(a, &r, parseAdd)
 	if err != nil {
 		return err
 	}
@@ -61,5 +80,5 @@ func (a *API) addCounter(r request) error {
 	if err != nil {
 		return err
 	}
-	return r.answer(newReply().raw(`{"value":`).number(n, t.quoted).raw("}"))
+	return r.answer(newReply().raw(`{"value":`).number(n, quoted).raw("}"))
 }

@@ -11,7 +11,7 @@ import (
 type valueEncoding uint8
 
 const (
-	unsetEncoding valueEncoding = iota
+	unsetEncoding valueEncoding = iota // text, unless something else says otherwise
 	utf8Encoding
 	base64Encoding
 )

@@ -30,7 +30,7 @@ func FuzzJSONBody(f *testing.F) {
 		`{"keys":["a","b","a"]}`, `{"keys":["YQ"],"key_encoding":"base64url","encoding":"base64"}`,
 		`{"items":[{"key":"a","value":"b"},{"key":"c","value":"ZA==","encoding":"base64","ttl_ms":7}]}`,
 		`{"items":[{"key":"YQ","value":"Yg=="}],"encoding":"base64","key_encoding":"base64url"}`,
-		`{"delta":1.5e3,"min":-1}`, `{"delta":9223372036854775807}`,
+		`{"delta":1.5,"min":-1}`, `{"delta":9223372036854775807}`,
 	} {
 		f.Add(good)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
 )
 
@@ -33,15 +34,21 @@ type Config struct {
 // API is all resources. It has no state of its own and serves any number of requests at once.
 type API struct {
 	store    *store.Store
+	site     *openapi.Site
 	ready    func(context.Context) error
 	maxKeys  int
 	commands acl.CommandTable
 	now      func() time.Time
 }
 
-// New makes the resources. The identity of the caller comes with each request's context (acl.FromContext).
+// New makes the resources. The identity of the caller comes with each request's context (acl.FromContext). It panics when the embedded
+// document is broken, which no build that passed its tests can be.
 func New(cfg Config) *API {
-	a := &API{store: cfg.Store, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
+	site, err := openapi.New(problems())
+	if err != nil {
+		panic(err)
+	}
+	a := &API{site: site, store: cfg.Store, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
 	if a.maxKeys == 0 {
 		a.maxKeys = DefaultMaxBatchKeys
 	}
@@ -60,14 +67,14 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	v1.GET("/whoami", a.plain(a.whoami))
 
 	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
-	v1.PUT("/strings/:key", a.keyed(a.putString, "encoding"))
+	v1.PUT("/strings/:key", a.keyed(a.putString))
 	v1.DELETE("/strings/:key", a.keyed(a.deleteString, "return", "encoding"))
-	v1.POST("/strings/:key/append", a.keyed(a.appendString, "encoding"))
+	v1.POST("/strings/:key/append", a.keyed(a.appendString))
 	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding"))
-	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange, "encoding"))
+	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange))
 
 	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at"))
-	v1.HEAD("/bytes/:key", a.keyed(a.headBytes, "ttl_ms", "expires_at"))
+	v1.HEAD("/bytes/:key", a.keyed(a.headBytes))
 	v1.PUT("/bytes/:key", a.keyed(a.putBytes, "ttl_ms", "expires_at", "keep_ttl"))
 	v1.DELETE("/bytes/:key", a.keyed(a.deleteBytes))
 	v1.POST("/bytes/:key/append", a.keyed(a.appendBytes, "ttl_ms", "expires_at"))
@@ -84,8 +91,8 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	v1.PUT("/keys/:key/ttl", a.keyed(a.putKeyTTL))
 	v1.DELETE("/keys/:key/ttl", a.keyed(a.deleteKeyTTL))
 
-	v1.POST("/mget", a.plain(a.mget, "encoding"))
-	v1.POST("/mset", a.plain(a.mset, "encoding"))
+	v1.POST("/mget", a.plain(a.mget))
+	v1.POST("/mset", a.plain(a.mset))
 	v1.POST("/mdelete", a.plain(a.mdelete))
 	v1.POST("/mexists", a.plain(a.mexists))
 }
@@ -150,29 +157,15 @@ func report(c *gin.Context, err error) {
 	}
 }
 
-// terms are what a body of this request is read against.
-func (a *API) terms(r *request) (terms, error) {
-	t := terms{now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys}
-	var err error
-	if t.encoding, err = r.query.encoding(); err != nil {
-		return t, err
-	}
-	quoted, err := r.query.word("int64", "string", "number")
-	t.quoted = quoted == "string"
-	return t, err
-}
-
 // body reads the JSON body of r and parses it.
-func body[T any](a *API, r *request, parse func([]byte, *terms) (T, error)) (parsed T, t terms, err error) {
-	if t, err = a.terms(r); err != nil {
-		return parsed, t, err
-	}
+func body[T any](a *API, r *request, parse func([]byte, *terms) (T, error)) (parsed T, err error) {
 	src, err := readJSON(r.Request, r.id.Sizes.RequestMaxBytes)
 	if err != nil {
-		return parsed, t, err
+		return parsed, err
 	}
-	parsed, err = parse(src, &t)
-	return parsed, t, err
+	return parse(src, &terms{
+		now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys,
+	})
 }
 
 // done answers without a body.

@@ -3,7 +3,6 @@ package handlers
 import (
 	"net/http"
 	"strconv"
-	"unicode/utf8"
 
 	"github.com/slotgate/slotgate/store"
 )
@@ -37,7 +36,7 @@ func (a *API) listKeys(r request) error {
 		if i > 0 {
 			j.raw(",")
 		}
-		j.raw("{").key(key, r.keyEncoding).raw("}")
+		j.raw("{").named(key, r.keyEncoding).raw("}")
 	}
 	j.raw("]")
 	if page.NextCursor != "" {
@@ -78,11 +77,11 @@ func (a *API) getKey(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw("{").key(r.key, r.keyEncoding)
+	j := newReply().raw("{").named(r.key, r.keyEncoding)
 	j.raw(`,"type":`).string(info.Type).raw(`,"encoding":`).string(info.Encoding)
 	j.ttl(info.TTLMS)
 	j.raw(`,"slot":`).int(int64(info.Slot))
-	j.hashTag(info.HashTag)
+	j.hashTag(r.key, info.HashTag, r.keyEncoding)
 	if include != "" {
 		j.raw(`,"memory_bytes":`).int(info.MemoryBytes)
 	}
@@ -106,7 +105,7 @@ func (a *API) putKeyTTL(r request) error {
 	if err := refuseConditions(r.Request.Header); err != nil {
 		return err
 	}
-	put, _, err := body(a, &r, parseTTL)
+	put, err := body(a, &r, parseTTL)
 	if err != nil {
 		return err
 	}
@@ -130,9 +129,9 @@ func (a *API) deleteKeyTTL(r request) error {
 	return r.done(http.StatusNoContent)
 }
 
-// hashTag adds the part of the key that chooses its slot. One that is not text is left out: it can be read off the key.
-func (r *reply) hashTag(tag string) {
-	if tag != "" && utf8.ValidString(tag) {
-		r.raw(`,"hash_tag":`).string(tag)
+// hashTag adds the part of the key that chooses its slot, in the form the key has.
+func (r *reply) hashTag(key, tag string, enc keyEncoding) {
+	if tag != "" {
+		r.raw(`,"hash_tag":`).keyText(tag, keyIsText(key, enc))
 	}
 }

@@ -121,11 +121,11 @@ func (q query) word(name string, allowed ...string) (string, error) {
 
 // keyEncoding is that of every key in the path and the answer.
 func (q query) keyEncoding() (keyEncoding, error) {
-	word, err := q.word("key_encoding", "utf8", "base64url")
+	word, err := q.word("key_encoding", "base64url")
 	return keyEncodingNamed(word), err
 }
 
-// encoding is that of the values in the request and the answer; unset when the caller does not say.
+// encoding is that of the values in the answer; unset when the caller does not say.
 func (q query) encoding() (valueEncoding, error) {
 	word, err := q.word("encoding", "utf8", "base64")
 	return encodingNamed(word), err

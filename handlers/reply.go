@@ -75,17 +75,30 @@ func (r *reply) value(data []byte, enc valueEncoding) bool {
 	return true
 }
 
-// key adds the member for a key: "key" in the caller's encoding, or "key_base64url" for one that is not text and was not asked
-// for in base64url.
-func (r *reply) key(key string, enc keyEncoding) *reply {
-	switch {
-	case enc == keyBase64URL:
-		r.raw(`"key":"`)
-	case utf8.ValidString(key):
-		return r.raw(`"key":`).string(key)
-	default:
-		r.raw(`"key_base64url":"`)
+// named adds the member for a key that the answer names: "key" for text, "key_base64url" for one that is not text and where the
+// caller wants all in base64url. The member tells which it is, whatever the request was.
+func (r *reply) named(key string, enc keyEncoding) *reply {
+	text := keyIsText(key, enc)
+	if text {
+		r.raw(`"key":`)
+	} else {
+		r.raw(`"key_base64url":`)
 	}
+	return r.keyText(key, text)
+}
+
+func keyIsText(key string, enc keyEncoding) bool { return enc == keyUTF8 && utf8.ValidString(key) }
+
+// echoed adds the member for a key of the request's body, as it was sent.
+func (r *reply) echoed(key string, enc keyEncoding) *reply {
+	return r.raw(`"key":`).keyText(key, enc == keyUTF8)
+}
+
+func (r *reply) keyText(key string, text bool) *reply {
+	if text {
+		return r.string(key)
+	}
+	r.raw(`"`)
 	r.buf = base64.RawURLEncoding.AppendEncode(r.buf, []byte(key))
 	return r.raw(`"`)
 }

@@ -81,12 +81,15 @@ func TestKeysSayHowTheyAreWritten(t *testing.T) {
 	}{
 		{"a/b", keyUTF8, `"key":"a/b"`},
 		{"a\xff", keyUTF8, `"key_base64url":"Yf8"`},
-		{"a\xff", keyBase64URL, `"key":"Yf8"`},
-		{"a", keyBase64URL, `"key":"YQ"`},
+		{"a\xff", keyBase64URL, `"key_base64url":"Yf8"`},
+		{"a", keyBase64URL, `"key_base64url":"YQ"`},
 	} {
-		if got := string((&reply{}).key(row.key, row.enc).buf); got != row.want {
+		if got := string((&reply{}).named(row.key, row.enc).buf); got != row.want {
 			t.Errorf("%q: %s, want %s", row.key, got, row.want)
 		}
+	}
+	if got := string((&reply{}).echoed("a\xff", keyBase64URL).echoed("b", keyUTF8).buf); got != `"key":"Yf8""key":"b"` {
+		t.Error(got)
 	}
 }
 
@@ -144,7 +147,7 @@ func BenchmarkWriteMGet50(b *testing.B) {
 			if i > 0 {
 				j.raw(",")
 			}
-			j.raw("{").key(keys[i], keyUTF8)
+			j.raw("{").echoed(keys[i], keyUTF8)
 			j.got(&items[i], unsetEncoding)
 			j.raw("}")
 		}

@@ -2,19 +2,18 @@ package handlers
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/slotgate/slotgate/store"
 )
 
-// terms are what a body is read against: the moment, the caller's limits, and what the query string said about encodings.
+// terms are what a body is read against: the moment and the caller's limits.
 type terms struct {
 	now           time.Time
 	keyMaxBytes   int64
 	valueMaxBytes int64
 	maxKeys       int
-	encoding      valueEncoding // of ?encoding; a body's own word comes first
-	quoted        bool          // ?int64=string
 }
 
 // valueForm collects a value and its encoding, which may come in any order.
@@ -39,7 +38,7 @@ func (f *valueForm) readMember(d *document, name []byte) bool {
 
 // value decodes what was collected.
 func (f *valueForm) value(t *terms) ([]byte, error) {
-	return decodeValue(f.text, f.encoding.or(t.encoding), t.valueMaxBytes, "/value")
+	return decodeValue(f.text, f.encoding, t.valueMaxBytes, "/value")
 }
 
 // putRequest is the body of PUT /v1/strings/{key}.
@@ -136,7 +135,7 @@ func parseCounter(src []byte, t *terms) (counterRequest, error) {
 	err := parseObject(src, func(d *document, name []byte) bool {
 		if string(name) == "value" {
 			value = true
-			r.value, _ = d.numeral(t.quoted)
+			r.value, _ = d.numeral()
 			return true
 		}
 		return expiry.readKeep(d, name, t.now)
@@ -164,11 +163,11 @@ func parseAdd(src []byte, t *terms) (addRequest, error) {
 		switch string(name) {
 		case "delta":
 			delta = true
-			r.delta, _ = d.numeral(t.quoted)
+			r.delta, _ = d.numeral()
 		case "min":
-			r.min = d.bound(t.quoted)
+			r.min = d.bound()
 		case "max":
-			r.max = d.bound(t.quoted)
+			r.max = d.bound()
 		case "ttl_when":
 			when = true
 			r.ttlAlways = d.word("created", "always") == "always"
@@ -188,26 +187,22 @@ func parseAdd(src []byte, t *terms) (addRequest, error) {
 }
 
 // bound reads a number that may be absent.
-func (d *document) bound(quoted bool) *store.Number {
-	n, ok := d.numeral(quoted)
+func (d *document) bound() *store.Number {
+	n, ok := d.numeral()
 	if !ok {
 		return nil
 	}
 	return &n
 }
 
-// numeral reads a number exactly as it is written. When the caller asked for 64-bit integers as strings, because its own numbers
-// have 53 bits, it may send them so as well.
-func (d *document) numeral(quoted bool) (n store.Number, ok bool) {
-	literal, ok := "", false
-	if quoted && d.broken == nil && d.dec.PeekKind() == '"' {
-		var text []byte
-		text, ok = d.string()
-		literal = string(text)
-	} else {
-		literal, ok = d.number("a number")
-	}
+// numeral reads the number of a counter, exactly as it is written. Redis keeps it as that text and counts in plain notation only.
+func (d *document) numeral() (n store.Number, ok bool) {
+	literal, ok := d.number("a number")
 	if !ok {
+		return n, false
+	}
+	if strings.ContainsAny(literal, "eE") {
+		d.wrong("must be written without an exponent")
 		return n, false
 	}
 	n, err := store.ParseNumber(literal)

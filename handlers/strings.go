@@ -72,7 +72,7 @@ func (a *API) putString(r request) error {
 	if err != nil {
 		return err
 	}
-	put, t, err := body(a, &r, parsePut)
+	put, err := body(a, &r, parsePut)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (a *API) putString(r request) error {
 	j := newReply().raw(`{"etag":`).string(etag)
 	j.ttl(res.TTLMS)
 	if put.returnPrevious {
-		j.previous(res.Previous, put.encoding.or(t.encoding))
+		j.previous(res.Previous, put.encoding)
 	}
 	return r.answer(j.raw("}"))
 }
@@ -135,7 +135,7 @@ func (a *API) appendString(r request) error {
 	if err := refuseConditions(r.Request.Header); err != nil {
 		return err
 	}
-	add, _, err := body(a, &r, parseAppend)
+	add, err := body(a, &r, parseAppend)
 	if err != nil {
 		return err
 	}
@@ -180,7 +180,7 @@ func (a *API) putStringRange(r request) error {
 	if err := refuseConditions(r.Request.Header); err != nil {
 		return err
 	}
-	put, _, err := body(a, &r, parseRangeWrite)
+	put, err := body(a, &r, parseRangeWrite)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,8 @@
 package handlers
 
 import (
+	"encoding/json"
 	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
@@ -32,7 +31,7 @@ type whoamiApp struct {
 
 type whoamiKey struct {
 	ID        string     `json:"id"`
-	CreatedAt time.Time  `json:"created_at,omitzero"`
+	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
 }
 
@@ -66,7 +65,7 @@ func (a *API) describe(id *acl.Identity) whoamiAnswer {
 		},
 		Key:         whoamiKey{ID: key.ID, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt},
 		Permissions: id.Permissions.Entries(a.commands),
-		Limits:      app.Limits,
+		Limits:      append([]acl.Limit{}, app.Limits...), // [] and not null
 		Sizes:       whoamiSizes(id.Sizes),
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
 	}
