@@ -32,8 +32,8 @@ type Change struct {
 func (c Change) Validate() error {
 	switch c.Op {
 	case OpCreateApp, OpUpdateApp, OpDeleteApp:
-		if c.App == nil {
-			return fmt.Errorf("acl: %s without an app", c.Op)
+		if c.App == nil || c.Key != nil {
+			return fmt.Errorf("acl: %s needs an app and nothing else", c.Op)
 		}
 		if (c.App.State == Deleted) != (c.Op == OpDeleteApp) {
 			return fmt.Errorf("acl: %s of an app in state %s", c.Op, c.App.State)
@@ -43,8 +43,8 @@ func (c Change) Validate() error {
 		}
 		return nil
 	case OpCreateKey, OpUpdateKey:
-		if c.Key == nil {
-			return fmt.Errorf("acl: %s without a key", c.Op)
+		if c.Key == nil || c.App != nil {
+			return fmt.Errorf("acl: %s needs a key and nothing else", c.Op)
 		}
 		if c.Op == OpCreateKey {
 			return c.Key.Validate()

@@ -69,17 +69,24 @@ func decodeFile(data []byte) (*fileBody, *yaml.Node, error) {
 	return &body, root, nil
 }
 
-var goType = regexp.MustCompile(`(not found|already set) in type \S+`)
+var (
+	strayField  = regexp.MustCompile(`(not found|already set) in type \S+`)
+	parserFault = regexp.MustCompile(`^line (\d+): (did not find expected .*)$`)
+	wrongKind   = regexp.MustCompile("cannot unmarshal !!\\w+(?: (`.*`))? into (\\S+)")
+)
 
-// readable takes the names of Go types out of the messages.
+// readable takes the Go types out of the messages.
 func readable(err error) error {
 	var t *yaml.TypeError
 	if !errors.As(err, &t) {
-		return err
+		return parserLine(err)
 	}
 	var f faults
 	for _, line := range t.Errors {
-		line = goType.ReplaceAllStringFunc(line, func(s string) string {
+		if m := wrongKind.FindStringSubmatchIndex(line); m != nil {
+			line = line[:m[0]] + strings.TrimSpace(string(wrongKind.ExpandString(nil, "$1", line, m))+" must be "+kindOf(line[m[4]:m[5]]))
+		}
+		line = strayField.ReplaceAllStringFunc(line, func(s string) string {
 			if strings.HasPrefix(s, "not found") {
 				return "is not known here"
 			}
@@ -88,6 +95,31 @@ func readable(err error) error {
 		f = append(f, errors.New(line))
 	}
 	return f.join()
+}
+
+// parserLine mends the line of a syntax error: yaml/v3 counts from 0 in what its parser (not its scanner) complains about.
+func parserLine(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	if m := parserFault.FindStringSubmatch(text); m != nil {
+		if line, err := strconv.Atoi(m[1]); err == nil {
+			text = fmt.Sprintf("line %d: %s", line+1, m[2])
+		}
+	}
+	return errors.New(text)
+}
+
+func kindOf(goType string) string {
+	switch {
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case strings.HasPrefix(goType, "int"):
+		return "a whole number of 64 bits"
+	case goType == "time.Time":
+		return "a time such as 2026-05-01T12:00:00Z"
+	case strings.HasPrefix(goType, "acl.") && !slices.Contains([]string{"acl.Layout", "acl.State", "acl.Compression"}, goType):
+		return "a mapping of names to values"
+	}
+	return "text"
 }
 
 // A fileCheck gathers the entries and their faults.

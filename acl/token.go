@@ -59,7 +59,13 @@ func mintToken() string {
 	b = appendRandom(b, idLen)
 	b = append(b, '_')
 	b = appendRandom(b, secretLen)
-	return string(appendDigits(b, uint64(crc32.ChecksumIEEE(b)), sumLen))
+	sum := crc32String(string(b))
+	b = b[:tokenLen]
+	for i := tokenLen - 1; i >= sumStart; i-- {
+		b[i] = base62[sum%uint32(len(base62))]
+		sum /= uint32(len(base62))
+	}
+	return string(b)
 }
 
 // appendRandom adds n digits, each as likely as any other.
@@ -78,16 +84,6 @@ func appendRandom(b []byte, n int) []byte {
 	return b
 }
 
-func appendDigits(b []byte, v uint64, n int) []byte {
-	end := len(b) + n
-	b = append(b, "000000"[:n]...)
-	for i := end - 1; i >= end-n; i-- {
-		b[i] = base62[v%uint64(len(base62))]
-		v /= uint64(len(base62))
-	}
-	return b
-}
-
 // wellFormed checks length, alphabet and checksum, all of which are public knowledge, so nothing here needs constant time.
 func wellFormed(token string) bool {
 	if len(token) != tokenLen || token[:idStart] != tokenPrefix || token[secretStart-1] != '_' {
@@ -96,10 +92,24 @@ func wellFormed(token string) bool {
 	if !allDigits(token[idStart:secretStart-1]) || !allDigits(token[secretStart:]) {
 		return false
 	}
-	var buf [tokenLen]byte
-	n := copy(buf[:], token[:sumStart])
-	sum := appendDigits(buf[:n], uint64(crc32.ChecksumIEEE(buf[:n])), sumLen)
-	return string(sum) == token
+	sum := crc32String(token[:sumStart])
+	for i := tokenLen - 1; i >= sumStart; i-- {
+		if token[i] != base62[sum%uint32(len(base62))] {
+			return false
+		}
+		sum /= uint32(len(base62))
+	}
+	return true
+}
+
+// crc32String is crc32.ChecksumIEEE of a string. The library's is faster on long input, but takes bytes, which it lets escape: on a
+// token the copy on the heap costs more than the loop.
+func crc32String(s string) uint32 {
+	crc := ^uint32(0)
+	for i := range len(s) {
+		crc = crc32.IEEETable[byte(crc)^s[i]] ^ crc>>8
+	}
+	return ^crc
 }
 
 func allDigits(s string) bool {

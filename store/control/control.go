@@ -48,7 +48,8 @@ const (
 // for a fault of Redis (a primary restarted without its data), not for everybody's wish to be logged out.
 var ErrWiped = errors.New("the apps and keys loaded before are gone from Redis; restore them, or restart the gateways to begin anew")
 
-// Config is what a Redis storage needs. The client is used, not owned: whoever made it closes it, after Watch has returned.
+// Config is what a Redis storage needs. The client is used, not owned: whoever made it closes it, after Watch has returned. It must
+// read from primaries, and a pool of its own keeps a revoke from waiting behind the data of callers.
 type Config struct {
 	Client redis.UniversalClient
 	Log    *slog.Logger
