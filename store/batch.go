@@ -182,15 +182,44 @@ func (b *batch) chunk(ctx context.Context, c nodeItems) (dead fault, gone bool) 
 			return fault{}, false
 		}
 		b.cluster.failed(ctx, last.verdict)
-		if attempt >= b.store.retries(b.id, write) || !backoff(ctx, attempt) {
-			for _, i := range failed {
-				b.settle(i, b.items[i].last)
-			}
-			return last, last.unreachable && len(failed) == len(c.items)
+		failed = b.worthwhile(failed, attempt)
+		if len(failed) == 0 || !backoff(ctx, attempt) {
+			b.settleLast(failed)
+			return last, last.unreachable && b.unreachable(c.items)
 		}
 		b.cluster.metrics.retried(b.cluster.name)
 		groups = b.groupByNode(ctx, failed)
 	}
+}
+
+// worthwhile keeps what may be tried once more after this attempt, and settles the rest.
+func (b *batch) worthwhile(failed []int, attempt int) []int {
+	retries := b.store.retries(b.id, b.row.writes())
+	again := failed[:0]
+	for _, i := range failed {
+		if last := b.items[i].last; attempt < last.tries(retries) {
+			again = append(again, i)
+		} else {
+			b.settle(i, last)
+		}
+	}
+	return again
+}
+
+func (b *batch) settleLast(items []int) {
+	for _, i := range items {
+		b.settle(i, b.items[i].last)
+	}
+}
+
+// unreachable says whether no connection could be made for any of the items.
+func (b *batch) unreachable(items []int) bool {
+	for _, i := range items {
+		if b.items[i].err == nil || !b.items[i].last.unreachable {
+			return false
+		}
+	}
+	return true
 }
 
 // fault is a failed try of one item; the zero value is success.

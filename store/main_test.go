@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	store.LogDriver(slog.New(slog.DiscardHandler))
 	clustertest.Main(m,
 		// Cools down for 200 ms after a reload and cannot be stopped (go-redis v9.23.0, clusterStateHolder.LazyReload).
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),

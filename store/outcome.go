@@ -18,6 +18,8 @@ type verdict struct {
 	notExecuted bool
 	// again: the fault passes by itself; worth another try within the deadline.
 	again bool
+	// moving: a slot is changing its node. That always ends, so it is waited out until the deadline, uncounted.
+	moving bool
 	// reload: the topology may have changed; go-redis reloads it by itself on redirects only.
 	reload bool
 	// unreachable: no connection to the node could be made.
@@ -37,9 +39,9 @@ type replyRule struct {
 // replyRules are tried in order. Redis refuses all of these before it runs the command, except those marked noEffect,
 // which are the command's own refusal.
 var replyRules = []replyRule{
-	{"MOVED", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the slot is moving between nodes"}},
-	{"ASK", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the slot is moving between nodes"}},
-	{"TRYAGAIN", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the slot is moving between nodes"}},
+	{"MOVED", verdict{code: CodeClusterDown, notExecuted: true, again: true, moving: true, reload: true, detail: "the slot is moving between nodes"}},
+	{"ASK", verdict{code: CodeClusterDown, notExecuted: true, again: true, moving: true, detail: "the slot is moving between nodes"}},
+	{"TRYAGAIN", verdict{code: CodeClusterDown, notExecuted: true, again: true, moving: true, detail: "the slot is moving between nodes"}},
 	{"CLUSTERDOWN", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the cluster does not serve this slot at the moment"}},
 	{"LOADING", verdict{code: CodeClusterDown, notExecuted: true, again: true, detail: "the node is loading its data"}},
 	{"MASTERDOWN", verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the primary is down"}},

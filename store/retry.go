@@ -31,7 +31,7 @@ func (c *cluster) try(ctx context.Context, r *row, retries int, send func() erro
 		}
 		v := classify(err)
 		c.failed(ctx, v)
-		if !v.mayRepeat(write) || attempt >= retries || !backoff(ctx, attempt) {
+		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !backoff(ctx, attempt) {
 			c.metrics.observe(c.name, r, start)
 			return v.problem(write, err)
 		}
@@ -50,6 +50,17 @@ func (c *cluster) failed(ctx context.Context, v verdict) {
 // mayRepeat is the rule of decision 3: a write only if Redis certainly did not run it, a read after any passing fault.
 func (v verdict) mayRepeat(write bool) bool {
 	return v.again && (v.notExecuted || !write)
+}
+
+// movingTries bounds the wait for a moving slot where a call has no deadline: about 10 s.
+const movingTries = 64
+
+// tries is how often a fault is worth repeating.
+func (v verdict) tries(retries int) int {
+	if v.moving {
+		return max(retries, movingTries)
+	}
+	return retries
 }
 
 // backoff waits before try number attempt+1. It is false if the deadline would pass meanwhile.
