@@ -127,7 +127,7 @@ func TestAppMistakes(t *testing.T) {
 		{"app show nobody", 1, `app "nobody": acl: not found`},
 		{"app delete shop", 2, "deleting app shop is for ever; say so with --confirm=shop"},
 		{"app delete shop --confirm=shopp", 2, "say so with --confirm=shop"},
-		{"app lst", 2, "did you mean list or set?"},
+		{"app lst", 2, "did you mean list?"},
 		{"key create nobody", 1, `app "nobody": acl: not found`},
 		{"key create shop --permission flying:read", 2, "flying"},
 		{"app create a1 --permission commands:GTE", 2, `"GTE" is not a command slotgate knows`},

@@ -12,7 +12,12 @@ import (
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 )
 
-func TestMain(m *testing.M) { clustertest.Main(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	clustertest.Main(m)
+}
 
 // clusterVars are the variables of a gateway on the shared cluster, which is emptied first.
 func clusterVars(t *testing.T) []string {

@@ -77,7 +77,7 @@ func (r *readiness) ready(ctx context.Context) error {
 	case ok:
 		return nil
 	case r.drain.Draining():
-		return errDraining
+		return store.NewError(store.CodeDraining, errDraining.Error())
 	case !r.directory.Ready():
 		return errNotLoaded
 	}

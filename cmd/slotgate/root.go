@@ -2,9 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -68,7 +68,7 @@ shows each with its origin.
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetHelpTemplate(helpTemplate)
-	root.AddCommand(newServeCommand(e), newDevCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e), newVersionCommand(e))
+	root.AddCommand(newDevCommand(e), newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e), newVersionCommand(e))
 	return asGroup(root)
 }
 
@@ -100,12 +100,15 @@ func asGroup(cmd *cobra.Command) *cobra.Command {
 			return nil
 		}
 		text := fmt.Sprintf("unknown command %q for %q", args[0], cmd.CommandPath())
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			text += "; did you mean " + strings.Join(near, " or ") + "?"
+		var names []string
+		for _, sub := range cmd.Commands() {
+			names = append(names, sub.Name())
 		}
-		return fmt.Errorf("%s", text)
+		if near := nearest(args[0], names); near != "" {
+			text += "; did you mean " + near + "?"
+		}
+		return errors.New(text)
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	cmd.SuggestionsMinimumDistance = 2
 	return cmd
 }

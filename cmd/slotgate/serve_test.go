@@ -344,7 +344,7 @@ func TestDrain(t *testing.T) {
 	eventually(t, func() bool { return call(t, "GET", g.admin+"/readyz", "", "").StatusCode == 503 })
 	expect(t, call(t, "GET", g.admin+"/readyz", "", ""), 503, "[-]drain failed: the gateway is shutting down")
 	expect(t, call(t, "GET", g.admin+"/livez", "", ""), 200)
-	expect(t, call(t, "GET", g.api+"/readyz", "", ""), 503)
+	expect(t, call(t, "GET", g.api+"/readyz", "", ""), 503, `"draining"`)
 	balanced.Wait() // it was served all the while, and asked to close
 	eventually(t, func() bool {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(g.api, "http://"))
