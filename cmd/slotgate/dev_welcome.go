@@ -28,7 +28,7 @@ func (d *dev) welcome(api, admin net.Addr, token string, nodes devCluster, took 
 		kept = "kept"
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Ready after %.1f s. Cluster on %s; files in %s, %s.\n", took.Seconds(), strings.Join(addrs, ", "), d.folder.Path(), kept)
+	fmt.Fprintf(&b, "# Cluster on %s; files in %s, %s.\n", strings.Join(addrs, ", "), d.folder.Path(), kept)
 	fmt.Fprintf(&b, "# API %[1]s/v1 · documentation %[1]s/docs · metrics http://%[2]s/metrics\n", gateway, dialable(admin))
 	fmt.Fprintf(&b, "# Paste into another terminal:\n")
 	fmt.Fprintf(&b, "export GW=%s\n", gateway)
@@ -47,6 +47,7 @@ slotgate app list
 	fmt.Fprintf(&b, "redis-cli -c -p %s get %s:greeting\n", port, devApp)
 	b.WriteString("# Ctrl-C stops everything.\n")
 	fmt.Fprint(d.env.Stdout, b.String())
+	d.say("Ready after %.1f s.", took.Seconds())
 }
 
 // shellQuote quotes a path for a POSIX shell if it needs that.
