@@ -133,7 +133,7 @@ func summarize(n *Node, seen map[string]peer, running []*Node) (string, error) {
 		case p.is("fail") || p.is("fail?") || p.is("handshake") || !p.connected:
 			return "", fmt.Errorf("%s has no contact with %s", n.Addr, other.Addr)
 		}
-		fmt.Fprintln(&b, p.id, p.primary, p.slots)
+		fmt.Fprintln(&b, p.id, p.primary, p.slots, p.epoch)
 		delete(seen, other.ID)
 	}
 	for id, p := range seen { // nodes that do not run
