@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -44,7 +43,7 @@ func startDev(t *testing.T, args ...string) devRun {
 
 func (d *devRun) awaitWelcome(t *testing.T, ended <-chan struct{}) {
 	t.Helper()
-	for deadline := time.Now().Add(devStart); !strings.Contains(d.stdout.String(), "Ctrl-C stops everything"); {
+	for deadline := time.Now().Add(devStart); !strings.Contains(d.stderr.String(), "Ready after"); {
 		select {
 		case <-ended:
 			t.Fatalf("dev ended: %s", d.stderr)
@@ -194,43 +193,14 @@ func TestDevKeepsData(t *testing.T) {
 	}
 }
 
-// TestDevChild is the program that TestDevAfterAKill kills.
-func TestDevChild(t *testing.T) {
-	if os.Getenv("SLOTGATE_TEST_DEV_CHILD") == "" {
-		t.Skip("runs as a child of TestDevAfterAKill only")
-	}
-	run(t.Context(), []string{"dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"},
-		env{Getenv: os.Getenv, Stdout: os.Stdout, Stderr: os.Stderr})
-}
-
 func TestDevAfterAKill(t *testing.T) {
 	needRedisServer(t)
 	t.Setenv("TMPDIR", t.TempDir())
-	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDevChild$")
-	child.Env = append(os.Environ(), "SLOTGATE_TEST_DEV_CHILD=1")
-	child.Stdout, child.Stderr = out, out
-	if err := child.Start(); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(devStart); ; time.Sleep(10 * time.Millisecond) {
-		text, _ := os.ReadFile(out.Name())
-		if strings.Contains(string(text), "Ctrl-C stops everything") {
-			break
-		}
-		if time.Now().After(deadline) {
-			_ = child.Process.Kill()
-			t.Fatalf("the child is not ready: %s", text)
-		}
-	}
-	_ = child.Process.Kill()
-	_ = child.Wait()
+	killed, _ := process(t, nil, "Ready after", "dev", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0")
+	_ = killed.Process.Kill()
+	_ = killed.Wait()
 	if left := tempFiles(t); len(left) == 0 {
-		t.Fatal("the child had no files, so nothing is tested")
+		t.Fatal("it had no files, so nothing is tested")
 	}
 
 	d := startDev(t, "--embedded")
