@@ -43,7 +43,7 @@ func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 			return
 		}
 		defer inFlight.Release(reserve)
-		r.body = body{src: req.Body, left: limit, limit: limit, r: r}
+		r.body = body{src: req.Body, left: limit, limit: limit, declared: req.ContentLength, r: r}
 		req.Body = &r.body
 		c.Next()
 	}
@@ -65,6 +65,7 @@ func tooLarge(limit int64) *store.Error {
 type body struct {
 	src         io.ReadCloser
 	left, limit int64
+	declared    int64 // -1: chunked
 	read        int64
 	err         error // sticky
 	r           *request
@@ -84,11 +85,13 @@ func (b *body) Read(p []byte) (int, error) {
 		n, b.err = int(b.left), tooLarge(b.limit)
 	case err == io.EOF: //nolint:errorlint // a Reader returns the value itself
 		b.err = io.EOF
-		b.r.timing.bodyRead(b.r)
 	case err != nil:
 		b.err = bodyError(err)
 	}
 	b.left -= int64(n)
+	if b.err == io.EOF || b.read == b.declared { //nolint:errorlint // as above; HTTP/2 tells the end one Read later
+		b.r.timing.bodyRead(b.r)
+	}
 	return n, b.err
 }
 

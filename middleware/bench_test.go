@@ -1,0 +1,69 @@
+package middleware_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/middleware"
+)
+
+// discard is a ResponseWriter that costs nothing, used again for every request.
+type discard struct{ h http.Header }
+
+func (d *discard) Header() http.Header         { return d.h }
+func (d *discard) Write(p []byte) (int, error) { return len(p), nil }
+func (d *discard) WriteHeader(int)             {}
+
+func benchmarkEngine(b *testing.B, e http.Handler) {
+	b.Helper()
+	w := &discard{h: http.Header{}}
+	req := &http.Request{
+		Method: "GET", URL: &url.URL{Path: "/v1/strings/user:1"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Authorization": {"Bearer " + goodKey}}, Body: http.NoBody, RemoteAddr: "192.0.2.1:4711",
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(w.h)
+		e.ServeHTTP(w, req)
+	}
+}
+
+func benchmarkGuards(b *testing.B, guards ...gin.HandlerFunc) {
+	b.Helper()
+	e := gin.New()
+	e.GET("/v1/strings/:key", append(guards, func(*gin.Context) {})...)
+	benchmarkEngine(b, e)
+}
+
+func BenchmarkBareGin(b *testing.B) { benchmarkGuards(b) }
+
+func BenchmarkChain(b *testing.B) {
+	for name, limits := range map[string][]acl.Limit{
+		"unlimited": nil,
+		"limited":   {perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000)},
+	} {
+		b.Run(name, func(b *testing.B) { benchmarkEngine(b, benchChain(limits)) })
+	}
+}
+
+func benchChain(limits []acl.Limit) http.Handler {
+	bytes := middleware.NewBytesInFlight(1 << 30)
+	limiter := middleware.NewLimiter(nil)
+	return engine(middleware.Config{
+		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Authenticator: people{goodKey: identity("shop", limits...)},
+		Metrics:       middleware.NewMetrics(prometheus.NewRegistry(), middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
+		Limiter:       limiter,
+		BytesInFlight: bytes,
+		Drain:         &middleware.Drain{},
+		AccessLog:     middleware.LogConfig{SampleOneIn: 1000, Slow: time.Second},
+	}, func(_, v1 gin.IRouter) { v1.GET("/strings/:key", func(*gin.Context) {}) })
+}

@@ -1,0 +1,224 @@
+package middleware_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store"
+)
+
+// unsized hides the length of a body, so that it is sent in chunks.
+type unsized struct{ io.Reader }
+
+func putKey(t testing.TB, g *gateway, body io.Reader) answer {
+	t.Helper()
+	return g.do(t, "PUT", "/v1/strings/a", body, "Authorization: Bearer "+goodKey)
+}
+
+func TestBodyLimit(t *testing.T) {
+	g := start(t, nil, keyRoutes)
+	at, over := strings.Repeat("x", 1024), strings.Repeat("x", 1025)
+	for name, c := range map[string]struct {
+		body   io.Reader
+		status int
+	}{
+		"declared, at the limit": {strings.NewReader(at), 200},
+		"declared, one over":     {strings.NewReader(over), 413},
+		"chunked, at the limit":  {unsized{strings.NewReader(at)}, 200},
+		"chunked, one over":      {unsized{strings.NewReader(over)}, 413},
+		"chunked, far over":      {unsized{strings.NewReader(strings.Repeat("x", 400_000))}, 413},
+		"chunked, empty":         {unsized{strings.NewReader("")}, 200},
+	} {
+		a := putKey(t, g, c.body)
+		if a.status != c.status {
+			t.Errorf("%s: %d %s", name, a.status, a.body)
+		}
+		if c.status == 413 && (a.code(t) != "payload_too_large" || !strings.Contains(a.body, "1024 bytes")) {
+			t.Errorf("%s: %s", name, a.body)
+		}
+		if c.status == 200 && len(a.body) < 2 {
+			t.Errorf("%s: the body did not arrive: %q", name, a.body)
+		}
+	}
+}
+
+// raw sends bytes as they are and gives what comes back.
+func raw(t testing.TB, g *gateway, request string) (net.Conn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", g.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	return conn, bufio.NewReader(conn)
+}
+
+func readAnswer(t testing.TB, r *bufio.Reader) answer {
+	t.Helper()
+	resp, err := http.ReadResponse(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, _ := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(b)}
+}
+
+// The refusal comes while the client still waits for "100 Continue": nothing of the body was asked for.
+func TestTooLargeIsRefusedBeforeItIsRead(t *testing.T) {
+	g := start(t, nil, keyRoutes)
+	_, r := raw(t, g, "PUT /v1/strings/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+goodKey+
+		"\r\nContent-Length: 5000000\r\nExpect: 100-continue\r\n\r\n")
+	if a := readAnswer(t, r); a.status != 413 || a.code(t) != "payload_too_large" {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestBodyShorterThanDeclared(t *testing.T) {
+	g := start(t, nil, keyRoutes)
+	conn, r := raw(t, g, "PUT /v1/strings/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+goodKey+"\r\nContent-Length: 10\r\n\r\nabc")
+	_ = conn.(*net.TCPConn).CloseWrite()
+	a := readAnswer(t, r)
+	if a.status != 400 || a.code(t) != "invalid_request" || !strings.Contains(a.body, "shorter than declared") ||
+		!strings.Contains(a.body, `"pointer":"body"`) {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+}
+
+func TestSlowBodyIsCutOff(t *testing.T) {
+	g := start(t, func(c *middleware.Config) {
+		c.Deadline = middleware.DeadlineConfig{Default: 10 * time.Millisecond, Body: 50 * time.Millisecond}
+	}, keyRoutes)
+	_, r := raw(t, g, "PUT /v1/strings/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+goodKey+"\r\nContent-Length: 10\r\n\r\nabc")
+	a := readAnswer(t, r)
+	if a.status != 400 || !strings.Contains(a.body, "too slowly") {
+		t.Errorf("%d %s", a.status, a.body)
+	}
+	eventually(t, "the bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
+}
+
+// A body that takes longer than the deadline does not eat it: the work begins when the body is there. And the read deadline that was
+// on the connection does not end the request afterwards.
+func TestDeadlineStartsAnewAfterASlowBody(t *testing.T) {
+	var left atomic.Int64
+	var gone atomic.Bool
+	g := start(t, func(c *middleware.Config) {
+		c.Deadline = middleware.DeadlineConfig{Default: 300 * time.Millisecond, Body: 700 * time.Millisecond}
+	}, func(_, v1 gin.IRouter) {
+		v1.PUT("/strings/:key", func(c *gin.Context) {
+			ctx := c.Request.Context()
+			if _, err := io.ReadAll(c.Request.Body); err != nil {
+				_ = c.Error(err)
+				return
+			}
+			end, _ := ctx.Deadline()
+			left.Store(int64(time.Until(end)))
+			<-ctx.Done() // past the read deadline of the body
+			gone.Store(errors.Is(ctx.Err(), context.Canceled))
+		})
+	})
+	conn, r := raw(t, g, "PUT /v1/strings/a HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+goodKey+"\r\nContent-Length: 2\r\n\r\na")
+	time.AfterFunc(500*time.Millisecond, func() { _, _ = io.WriteString(conn, "b") })
+	if a := readAnswer(t, r); a.status != 200 {
+		t.Fatalf("%d %s", a.status, a.body)
+	}
+	if d := time.Duration(left.Load()); d < 100*time.Millisecond || d > 300*time.Millisecond {
+		t.Errorf("%v were left of the deadline of 300ms when the body was there", d)
+	}
+	if gone.Load() {
+		t.Error("the body's read deadline was taken for the client going away")
+	}
+}
+
+func TestBytesInFlight(t *testing.T) {
+	arrived, leave := make(chan struct{}, 2), make(chan struct{})
+	g := start(t, func(c *middleware.Config) { c.BytesInFlight = middleware.NewBytesInFlight(1500) }, func(_, v1 gin.IRouter) {
+		v1.PUT("/strings/:key", ok)
+		v1.PUT("/slow/:key", func(c *gin.Context) {
+			arrived <- struct{}{}
+			<-leave
+		})
+	})
+	done := make(chan answer)
+	slow := func(body io.Reader) {
+		go func() { done <- g.do(t, "PUT", "/v1/slow/a", body, "Authorization: Bearer "+goodKey) }()
+		<-arrived
+	}
+	slow(strings.NewReader(strings.Repeat("x", 1000)))
+	if used := g.metric(t, "slotgate_bytes_in_flight", nil); used != 1000 {
+		t.Errorf("%v bytes are reserved, want 1000", used)
+	}
+	a := putKey(t, g, strings.NewReader(strings.Repeat("x", 600)))
+	if a.status != 503 || a.code(t) != "overloaded" || a.problem(t)["outcome"] != "not_applied" || a.header.Get("Retry-After") == "" {
+		t.Errorf("over the cap: %d %s", a.status, a.body)
+	}
+	if a := putKey(t, g, unsized{strings.NewReader("x")}); a.status != 503 {
+		t.Errorf("chunked, which may become 1024: %d", a.status)
+	}
+	if a := putKey(t, g, strings.NewReader(strings.Repeat("x", 500))); a.status != 200 {
+		t.Errorf("exactly what is left: %d", a.status)
+	}
+	if a := g.get(t, "/v1/nothing"); a.status != 404 {
+		t.Errorf("without a body: %d", a.status)
+	}
+	leave <- struct{}{}
+	<-done
+	slow(unsized{strings.NewReader("x")})
+	if used := g.cfg.BytesInFlight.Used(); used != 1024 {
+		t.Errorf("a chunked body reserves %d, want the limit of 1024", used)
+	}
+	leave <- struct{}{}
+	<-done
+	eventually(t, "all bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
+}
+
+func TestBytesInFlightBudget(t *testing.T) {
+	b := middleware.NewBytesInFlight(10)
+	if !b.TryAcquire(10) || b.TryAcquire(1) || !b.TryAcquire(0) || !b.TryAcquire(-5) {
+		t.Error("ten of ten, then nothing more, then nothing at all")
+	}
+	b.Release(-5)
+	b.Release(4)
+	if b.Used() != 6 || !b.TryAcquire(4) || b.TryAcquire(1<<62) {
+		t.Errorf("%d used", b.Used())
+	}
+	if free := middleware.NewBytesInFlight(0); !free.TryAcquire(1<<40) || free.Used() != 1<<40 {
+		t.Error("no limit counts only")
+	}
+}
+
+// What a handler sees of a refused body, for those who write handlers.
+func TestBodyErrorsAreTheStores(t *testing.T) {
+	var seen error
+	g := start(t, nil, func(_, v1 gin.IRouter) {
+		v1.PUT("/strings/:key", func(c *gin.Context) {
+			_, seen = io.ReadAll(c.Request.Body)
+			_ = c.Error(fmt.Errorf("reading: %w", seen))
+		})
+	})
+	a := putKey(t, g, unsized{strings.NewReader(strings.Repeat("x", 2000))})
+	var e *store.Error
+	var tooMany *http.MaxBytesError
+	if !errors.As(seen, &e) || e.Code != store.CodePayloadTooLarge || !errors.As(seen, &tooMany) || tooMany.Limit != 1024 {
+		t.Errorf("got %v", seen)
+	}
+	if a.status != 413 {
+		t.Errorf("%d", a.status)
+	}
+}
