@@ -191,6 +191,23 @@ func TestServe(t *testing.T) {
 	}
 }
 
+func TestRevokeReachesEveryGateway(t *testing.T) {
+	vars := clusterVars(t)
+	token := newToken(t, vars, "shop")
+	gateways := []*running{startGateway(t, vars), startGateway(t, vars)}
+	status := func(g *running) int { return call(t, "GET", g.api+"/v1/whoami", token, "").StatusCode }
+	for _, g := range gateways {
+		g.waitReady(t)
+		eventually(t, func() bool { return status(g) == 200 })
+	}
+	mustRun(t, vars, "key", "revoke", token)
+	revoked := time.Now()
+	for i, g := range gateways {
+		eventually(t, func() bool { return status(g) == 401 })
+		t.Logf("gateway %d refuses the key %v after the revoke was acknowledged", i+1, time.Since(revoked))
+	}
+}
+
 func TestServeSettings(t *testing.T) {
 	vars := fileVars(t, "apps: []\n")
 	g := startGateway(t, vars, "--set", "pprof=true", "--set", "readyz_on_api=true", "--set", "http.h2c=true", "--set", "http.max_header_bytes=4096")
