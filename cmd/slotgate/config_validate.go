@@ -181,8 +181,8 @@ func (v *validation) relations(c Config) {
 	if l.ValueMaxBytes > l.ResponseMaxBytes {
 		v.fault("limits.response_max_bytes", "%d holds no value of limits.value_max_bytes; write %d or more", l.ResponseMaxBytes, l.ValueMaxBytes)
 	}
-	if most := max(l.RequestMaxBytes, l.ResponseMaxBytes); l.BytesInFlight < most {
-		v.fault("limits.bytes_in_flight", "%d never admits the largest request or response; write %d or more", l.BytesInFlight, most)
+	if l.BytesInFlight < l.RequestMaxBytes {
+		v.fault("limits.bytes_in_flight", "%d never admits a request of limits.request_max_bytes; write %d or more", l.BytesInFlight, l.RequestMaxBytes)
 	}
 	if longest := max(c.HTTP.BodyTimeoutMS, 2*l.DeadlineMS) + l.DeadlineMS; c.HTTP.WriteTimeoutMS <= longest {
 		v.fault("http.write_timeout_ms", "%d cuts off requests that may take http.body_timeout_ms and limits.deadline_ms; write more than %d",
