@@ -172,6 +172,11 @@ func TestTheLastGoodSetStays(t *testing.T) {
 	if log.count("can be loaded again") != 1 {
 		t.Error("the end of the fault was not logged")
 	}
+	s.put(nil, errors.New("line 8: it is bad"))
+	_ = d.Refresh(t.Context())
+	if n := log.count("line 8: it is bad"); n != 2 {
+		t.Errorf("a fault that came back was logged %d times, want twice", n)
+	}
 }
 
 func TestAChangeIsFollowed(t *testing.T) {
@@ -242,11 +247,19 @@ func TestOneBadAppHarmsNobodyElse(t *testing.T) {
 		app("shape", func(a *acl.App) { a.Layout = "wide" }),
 	}, k)}
 	s.set.Apps["alias"] = app("other", nil)
+	alias, ak := key(t, "shop", nil)
+	s.set.Keys["000000000000"], s.set.Keys[alias[3:15]] = ak, k // each under an id that is not its own
 	log := &logText{}
 	d := newDirectory(t, s, newClock(), slog.New(slog.NewTextHandler(log, nil)))
 	refresh(t, d)
 	if _, err := d.Authenticate(token); err != nil {
 		t.Error(err)
+	}
+	if _, err := d.Authenticate(withChecksum("sg_000000000000" + alias[15:59])); err != acl.ErrUnauthenticated {
+		t.Errorf("a key under another id: %v", err)
+	}
+	if log.count("key=000000000000") != 1 || log.count("key="+alias[3:15]) != 1 {
+		t.Error("the keys under other ids were not logged")
 	}
 	for _, id := range []string{"thief", "above", "brace", "shape", "alias"} {
 		if d.Lookup(id) != nil || log.count("app="+id) != 1 {
@@ -274,6 +287,8 @@ func TestUseOfKeysIsStoredByTheMinute(t *testing.T) {
 	s.put(setOf("2", []*acl.App{app("shop", func(a *acl.App) { a.Name = "Renamed" })}, k, idle), nil)
 	refresh(t, d) // a reload forgets nothing
 	d.Flush(t.Context())
+	s.put(setOf("3", []*acl.App{app("shop", nil)}, k, idle), nil)
+	refresh(t, d)
 	d.Flush(t.Context())
 	want := []time.Duration{time.Minute, 2 * time.Minute, 2 * time.Minute} // the second was lost and given again
 	if len(s.touched) != len(want) {

@@ -170,16 +170,23 @@ func TestATouchedFileIsNoChange(t *testing.T) {
 			t.Errorf("touched %v ago it is another set: %v, %v", age, after, err)
 		}
 	}
-	if err := os.Chtimes(path, time.Now(), time.Now().Add(-time.Hour)); err != nil { // old, so that its time is trusted
-		t.Fatal(err)
-	}
-	_, _ = f.Load(t.Context())
-	write(t, path, fmt.Sprintf(oneApp, "pohs", "pohs"))
-	if err := os.Chtimes(path, time.Now(), time.Now().Add(-time.Hour)); err != nil {
-		t.Fatal(err)
-	}
-	if after, err := f.Load(t.Context()); err != nil || after.Apps["pohs"] == nil {
-		t.Errorf("a file in place of one of the same size: %v, %v", after, err)
+	for name, row := range map[string]struct {
+		age   time.Duration
+		write func(path, text string)
+	}{
+		"another file in its place":          {time.Hour, func(path, text string) { write(t, path, text) }},
+		"the same file, young, written over": {0, func(path, text string) { _ = os.WriteFile(path, []byte(text), 0o600) }},
+	} {
+		at := time.Now().Add(-row.age)
+		for _, id := range []string{"aaaa", "bbbb"} { // of one size, and of one time
+			row.write(path, fmt.Sprintf(oneApp, id, id))
+			if err := os.Chtimes(path, at, at); err != nil {
+				t.Fatal(err)
+			}
+			if set, err := f.Load(t.Context()); err != nil || set.Apps[id] == nil {
+				t.Errorf("%s was not read: %v, %v", name, set, err)
+			}
+		}
 	}
 }
 

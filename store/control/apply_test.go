@@ -1,12 +1,14 @@
 package control_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/acltest"
@@ -126,5 +128,82 @@ func TestDeletingAnAppRevokesItsKeysOnly(t *testing.T) {
 	}
 	if set.Keys[kept.ID].RevokedAt != nil {
 		t.Error("the key of another app was revoked")
+	}
+}
+
+// interposed lets something happen between reading and writing.
+type interposed struct {
+	redis.UniversalClient
+	between func()
+}
+
+func (c *interposed) Process(ctx context.Context, cmd redis.Cmder) error {
+	if between := c.between; between != nil {
+		c.between = nil
+		between()
+	}
+	return c.UniversalClient.Process(ctx, cmd)
+}
+
+func TestWhatHappensBetweenReadingAndWriting(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		between func(*acl.Admin) error
+		change  func(*acl.Admin) error
+		want    error
+	}{
+		{
+			"the app of a new key is deleted",
+			func(a *acl.Admin) error { _, err := a.DeleteApp(t.Context(), "shop"); return err },
+			func(a *acl.Admin) error { _, _, err := a.CreateKey(t.Context(), "shop", acl.KeyOptions{}); return err },
+			acl.ErrNotFound,
+		},
+		{
+			"the namespace of a new app is taken",
+			func(a *acl.Admin) error {
+				_, err := a.CreateApp(t.Context(), acl.App{ID: "one", Namespace: "mine"})
+				return err
+			},
+			func(a *acl.Admin) error {
+				_, err := a.CreateApp(t.Context(), acl.App{ID: "two", Namespace: "mine"})
+				return err
+			},
+			acl.ErrExists,
+		},
+		{
+			"the app is deleted while it is suspended",
+			func(a *acl.Admin) error { _, err := a.DeleteApp(t.Context(), "shop"); return err },
+			func(a *acl.Admin) error { _, err := a.SuspendApp(t.Context(), "shop"); return err },
+			acl.ErrNotFound,
+		},
+		{
+			"the app is edited while it is suspended",
+			func(a *acl.Admin) error {
+				_, err := a.EditApp(t.Context(), "shop", func(app *acl.App) { app.MaxTTLMS = 7 })
+				return err
+			},
+			func(a *acl.Admin) error {
+				app, err := a.SuspendApp(t.Context(), "shop")
+				if err == nil && app.MaxTTLMS != 7 {
+					t.Error("the edit was lost")
+				}
+				return err
+			},
+			nil,
+		},
+	} {
+		addr := miniredis.RunT(t).Addr()
+		other, _, _ := created(t, open(newClient(t, addr), never))
+		c := &interposed{UniversalClient: newClient(t, addr), between: func() {
+			if err := row.between(other); err != nil {
+				t.Errorf("%s: %v", row.name, err)
+			}
+		}}
+		if err := row.change(acltest.Admin(t, open(c, never))); !errors.Is(err, row.want) {
+			t.Errorf("%s: %v, want %v", row.name, err, row.want)
+		}
+		if c.between != nil {
+			t.Errorf("%s: it did not happen between", row.name)
+		}
 	}
 }

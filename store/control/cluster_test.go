@@ -1,8 +1,11 @@
 package control_test
 
 import (
+	"context"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/acltest"
@@ -94,4 +97,36 @@ func TestAKilledPrimaryOfTheStorage(t *testing.T) {
 		return err == nil
 	})
 	acltest.Eventually(t, "the key is refused after the failover", refuses(d, token))
+}
+
+// The rights of the package comment are enough, and without the channel the polls do.
+func TestRightsInRedis(t *testing.T) {
+	cluster := emptied(t)
+	for user, rights := range map[string][]any{
+		"acl":  {"~slotgate:{acl}:*", "resetchannels", "&slotgate:{acl}:changes"},
+		"mute": {"~slotgate:{acl}:*", "resetchannels"},
+	} {
+		emptied(t)
+		for _, n := range cluster.Nodes() {
+			rule := append([]any{"acl", "setuser", user, "reset", "on", ">secret", "+@all"}, rights...)
+			if err := n.Client().Do(t.Context(), rule...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { n.Client().Do(context.Background(), "acl", "deluser", user) })
+		}
+		client := func() *redis.ClusterClient {
+			o := options(cluster.Addrs()...)
+			o.Username, o.Password = user, "secret"
+			c := redis.NewClusterClient(o)
+			t.Cleanup(func() { c.Close() })
+			return c
+		}
+		admin, token, key := created(t, open(client(), never))
+		d := follow(t, open(client(), 50*time.Millisecond))
+		acltest.Eventually(t, "the key opens", opens(d, token))
+		if _, err := admin.RevokeKey(t.Context(), key.ID); err != nil {
+			t.Fatalf("user %s: %v", user, err)
+		}
+		acltest.Eventually(t, "the key is refused", refuses(d, token))
+	}
 }

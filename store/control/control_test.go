@@ -39,13 +39,19 @@ func newClient(t *testing.T, addrs ...string) *redis.ClusterClient {
 }
 
 func newClientThrough(t *testing.T, d dial, addrs ...string) *redis.ClusterClient {
-	c := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: addrs, Dialer: d, Protocol: 2, ContextTimeoutEnabled: true, DisableIdentity: true,
-		DialTimeout: 500 * time.Millisecond, DialerRetries: 1, ReadTimeout: time.Second, ClusterStateReloadInterval: 5 * time.Second,
-		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	o := options(addrs...)
+	o.Dialer = d
+	c := redis.NewClusterClient(o)
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+func options(addrs ...string) *redis.ClusterOptions {
+	return &redis.ClusterOptions{
+		Addrs: addrs, Protocol: 2, ContextTimeoutEnabled: true, DisableIdentity: true,
+		DialTimeout: 500 * time.Millisecond, DialerRetries: 1, ReadTimeout: time.Second, ClusterStateReloadInterval: 5 * time.Second,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
 }
 
 func open(c redis.UniversalClient, poll time.Duration) *control.Redis {
