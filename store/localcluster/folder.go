@@ -66,19 +66,23 @@ func NewFolder(path string) (*Folder, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Folder{body: recordBody{Owner: describe(os.Getpid()), Temporary: path == ""}}
-	if path == "" {
-		f.path, err = os.MkdirTemp("", tempPrefix)
-	} else if f.path, err = filepath.Abs(path); err == nil {
-		err = errors.Join(f.refuseShared(records), os.MkdirAll(f.path, 0o700))
+	temporary := path == ""
+	if temporary {
+		path = filepath.Join(os.TempDir(), tempPrefix+rand.Text())
 	}
-	if err != nil {
+	if path, err = filepath.Abs(path); err != nil {
 		return nil, fmt.Errorf("making the folder: %w", err)
 	}
-	f.body.Folder = f.path
-	f.record = filepath.Join(records, fmt.Sprintf("%d-%s.json", os.Getpid(), rand.Text()))
-	if err := f.writeFirst(); err != nil {
-		return nil, errors.Join(err, f.Close())
+	f := &Folder{
+		path: path, record: filepath.Join(records, fmt.Sprintf("%d-%s.json", os.Getpid(), rand.Text())),
+		body: recordBody{Owner: describe(os.Getpid()), Folder: path, Temporary: temporary},
+	}
+	if err := f.refuseShared(records); err != nil {
+		return nil, err
+	}
+	// The record comes first: a program killed in between leaves no folder that nobody knows of.
+	if err := errors.Join(f.writeFirst(), os.MkdirAll(path, 0o700)); err != nil {
+		return nil, errors.Join(fmt.Errorf("making the folder: %w", err), f.Close())
 	}
 	return f, nil
 }

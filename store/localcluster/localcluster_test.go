@@ -177,6 +177,9 @@ func TestCloseLeavesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
+	if err := nodes[0].Restart(t.Context()); err == nil {
+		t.Error("a node of a closed cluster was started")
+	}
 	for _, n := range nodes {
 		if exists(n.PID()) {
 			t.Errorf("process %d of %s is still there", n.PID(), n.Addr)

@@ -1,6 +1,7 @@
 package localcluster
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -10,24 +11,29 @@ import (
 // spawner starts processes from one thread that lives until close. Linux sends the signal of Pdeathsig when the THREAD that
 // made the child ends, not the process; started from ordinary goroutines the servers would die at the runtime's whim.
 type spawner struct {
-	work chan func()
-	done chan struct{}
+	work       chan func()
+	quit, done chan struct{}
 }
 
 func newSpawner() *spawner {
-	s := &spawner{work: make(chan func()), done: make(chan struct{})}
+	s := &spawner{work: make(chan func()), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
 		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
-		for f := range s.work {
-			f()
+		for {
+			select {
+			case f := <-s.work:
+				f()
+			case <-s.quit:
+				return
+			}
 		}
 	}()
 	return s
 }
 
 func (s *spawner) close() {
-	close(s.work)
+	close(s.quit)
 	<-s.done
 }
 
@@ -48,8 +54,12 @@ func (s *spawner) start(log string, binary string, args ...string) (*process, er
 	cmd := exec.Command(binary, args...)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = childAttributes()
-	started := make(chan error)
-	s.work <- func() { started <- cmd.Start() }
+	started := make(chan error, 1)
+	select {
+	case s.work <- func() { started <- cmd.Start() }:
+	case <-s.quit:
+		return nil, errors.New("the cluster is closed")
+	}
 	if err := <-started; err != nil {
 		return nil, fmt.Errorf("starting %s: %w", binary, err)
 	}

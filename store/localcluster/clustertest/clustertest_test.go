@@ -51,7 +51,7 @@ func TestProxiedClientGoesThroughTheProxies(t *testing.T) {
 		MaxRedirects: -1, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
 	defer client.Close()
-	if err := client.Set(t.Context(), "k", "v", 0).Err(); err != nil {
+	if err := client.Set(t.Context(), "k2{k}", "0", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	owner, err := c.PrimaryOfKey(t.Context(), "k")
