@@ -18,8 +18,6 @@ func (t *texts) add(text []byte) {
 	t.ends = append(t.ends, len(t.bytes))
 }
 
-func (t *texts) len() int { return len(t.ends) }
-
 // keys decodes the texts into keys. pointer names the i-th for an error.
 func (t *texts) keys(enc keyEncoding, maxBytes int64, pointer func(i int) string) ([]string, error) {
 	all := string(t.bytes)

@@ -6,9 +6,9 @@ import (
 
 // mget is POST /v1/mget. Its answer is streamed; nothing in its header depends on the items.
 func (a *API) mget(r request) error {
-	get, err := body(a, &r, parseGet)
-	if err != nil {
-		return err
+	get := body(a, &r, parseGet)
+	if r.bad != nil {
+		return r.bad
 	}
 	if err := store.Charge(r.ctx, int64(len(get.keys)-1)); err != nil {
 		return err
@@ -63,9 +63,9 @@ func (r *reply) got(item *store.GetItem, enc valueEncoding) bool {
 
 // mexists is POST /v1/mexists.
 func (a *API) mexists(r request) error {
-	ask, err := body(a, &r, parseKeys)
-	if err != nil {
-		return err
+	ask := body(a, &r, parseKeys)
+	if r.bad != nil {
+		return r.bad
 	}
 	if err := store.Charge(r.ctx, int64(len(ask.keys)-1)); err != nil {
 		return err

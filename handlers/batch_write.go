@@ -9,9 +9,10 @@ import (
 
 // mset is POST /v1/mset: everything is written, or the error says what became of each item.
 func (a *API) mset(r request) error {
-	set, err := body(a, &r, parseMSet)
-	if err != nil {
-		return err
+	r.unconditional()
+	set := body(a, &r, parseMSet)
+	if r.bad != nil {
+		return r.bad
 	}
 	if err := store.Charge(r.ctx, int64(len(set.items)-1)); err != nil {
 		return err
@@ -37,9 +38,10 @@ func asSent(err error, enc keyEncoding) error {
 
 // mdelete is POST /v1/mdelete.
 func (a *API) mdelete(r request) error {
-	del, err := body(a, &r, parseKeys)
-	if err != nil {
-		return err
+	r.unconditional()
+	del := body(a, &r, parseKeys)
+	if r.bad != nil {
+		return r.bad
 	}
 	if err := store.Charge(r.ctx, int64(len(del.keys)-1)); err != nil {
 		return err

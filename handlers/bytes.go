@@ -10,16 +10,11 @@ import (
 // getBytes is GET /v1/bytes/{key}. A range is read from Redis alone, without the rest of the value, unless something in the request
 // needs the whole: a validator is made from all of the value, and a new expiry goes with reading it.
 func (a *API) getBytes(r request) error {
-	expiry, err := r.query.expiry(a.now())
-	if err != nil {
-		return err
-	}
-	unless, err := readCondition(r.Request.Header)
-	if err != nil {
-		return err
+	expiry, unless, ifRange := r.expiry(a), r.unless(), r.GetHeader("If-Range")
+	if r.bad != nil {
+		return r.bad
 	}
 	span, nothing, ranged := parseRange(r.GetHeader("Range"))
-	ifRange := r.GetHeader("If-Range")
 	if ranged && expiry.Mode == store.NoExpiry && !unless.present() && ifRange == "" {
 		return a.getPart(r, span, nothing)
 	}
@@ -33,17 +28,13 @@ func (a *API) getBytes(r request) error {
 		return r.done(http.StatusNotModified)
 	}
 	if !ranged || ifRange != "" && ifRange != etag {
-		r.octets(http.StatusOK, v.Data)
-		return nil
+		return r.whole(v.Data)
 	}
 	total := int64(len(v.Data))
-	first, last, ok := span.resolve(total)
-	if !ok || nothing {
-		return r.unsatisfied(total)
+	if first, last, ok := span.resolve(total); ok && !nothing {
+		return r.part(v.Data[first:last+1], first, total)
 	}
-	r.Header("Content-Range", contentRange(first, last, total))
-	r.octets(http.StatusPartialContent, v.Data[first:last+1])
-	return nil
+	return r.unsatisfied(total)
 }
 
 // getPart answers a range of a value that is not loaded.
@@ -59,13 +50,17 @@ func (a *API) getPart(r request, span byteRange, nothing bool) error {
 	if err != nil {
 		return err
 	}
-	first, last, ok := span.resolve(part.Length)
-	if !ok {
-		return r.unsatisfied(part.Length)
+	if first, _, ok := span.resolve(part.Length); ok {
+		return r.part(part.Data, first, part.Length)
 	}
-	r.Header("Content-Range", contentRange(first, last, part.Length))
-	r.octets(http.StatusPartialContent, part.Data)
-	return nil
+	return r.unsatisfied(part.Length)
+}
+
+func (r *request) whole(data []byte) error { return r.send(http.StatusOK, data) }
+
+func (r *request) part(data []byte, first, total int64) error {
+	r.Header("Content-Range", contentRange(first, first+int64(len(data))-1, total))
+	return r.send(http.StatusPartialContent, data)
 }
 
 func (r *request) unsatisfied(total int64) error {
@@ -73,13 +68,15 @@ func (r *request) unsatisfied(total int64) error {
 	return store.NewError(store.CodeRangeNotSatisfiable, "the value has "+strconv.FormatInt(total, 10)+" bytes")
 }
 
-// octets answers with bytes. They are an attachment, so that no browser runs what an app has stored.
-func (r *request) octets(status int, data []byte) {
+// send answers with bytes.
+func (r *request) send(status int, data []byte) error {
 	r.octetsHeader(len(data))
 	r.Writer.WriteHeader(status)
 	_, _ = r.Writer.Write(data) // fails when the client has gone, whom nobody can tell
+	return nil
 }
 
+// octetsHeader is the header of an answer of bytes. They are an attachment, so that no browser runs what an app has stored.
 func (r *request) octetsHeader(length int) {
 	h := r.Writer.Header()
 	h["Content-Type"] = octetsType
@@ -95,9 +92,9 @@ var (
 
 // headBytes is HEAD /v1/bytes/{key}: the header of GET, whose ETag takes the whole value.
 func (a *API) headBytes(r request) error {
-	unless, err := readCondition(r.Request.Header)
-	if err != nil {
-		return err
+	unless := r.unless()
+	if r.bad != nil {
+		return r.bad
 	}
 	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{})
 	if err != nil {
@@ -114,17 +111,9 @@ func (a *API) headBytes(r request) error {
 
 // putBytes is PUT /v1/bytes/{key}: the body is the value.
 func (a *API) putBytes(r request) error {
-	expiry, err := r.query.expiry(a.now())
-	if err != nil {
-		return err
-	}
-	cond, err := writeCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	data, err := r.rawBody()
-	if err != nil {
-		return err
+	expiry, cond, data := r.expiry(a), r.condition(), r.octets()
+	if r.bad != nil {
+		return r.bad
 	}
 	if _, err := a.store.Set(r.ctx, r.id, r.key, data, store.SetOptions{Expiry: expiry, Cond: cond}); err != nil {
 		return err
@@ -133,64 +122,40 @@ func (a *API) putBytes(r request) error {
 	return r.done(http.StatusNoContent)
 }
 
-func (r *request) rawBody() ([]byte, error) {
-	return readBody(r.Request, r.id.Sizes.ValueMaxBytes, store.CodeValueTooLarge)
-}
-
 // deleteBytes is DELETE /v1/bytes/{key}.
-func (a *API) deleteBytes(r request) error {
-	cond, err := matchCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	if _, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond}); err != nil {
-		return err
-	}
-	return r.done(http.StatusNoContent)
-}
+func (a *API) deleteBytes(r request) error { return a.deleteKey(r) }
 
 // appendBytes is POST /v1/bytes/{key}/append.
 func (a *API) appendBytes(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	expiry, err := r.query.expiry(a.now())
-	if err != nil {
-		return err
-	}
-	data, err := r.rawBody()
-	if err != nil {
-		return err
+	r.unconditional()
+	expiry, data := r.expiry(a), r.octets()
+	if r.bad != nil {
+		return r.bad
 	}
 	length, err := a.store.Append(r.ctx, r.id, r.key, data, store.AppendOptions{Expiry: expiry})
-	if err != nil {
-		return err
-	}
-	return r.length(length)
+	return r.length(length, err)
 }
 
 // putBytesRange is PUT /v1/bytes/{key}/range?offset=.
 func (a *API) putBytesRange(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	offset, err := r.query.integer("offset", -1)
-	if err != nil {
-		return err
-	}
-	if _, given := r.query.get("offset"); !given {
-		return store.Invalid("query:offset", "is required")
-	}
-	if offset < 0 {
-		return store.Invalid("query:offset", "must not be negative")
-	}
-	data, err := r.rawBody()
-	if err != nil {
-		return err
+	r.unconditional()
+	offset := r.offset()
+	data := r.octets()
+	if r.bad != nil {
+		return r.bad
 	}
 	length, err := a.store.SetRange(r.ctx, r.id, r.key, offset, data)
-	if err != nil {
-		return err
+	return r.length(length, err)
+}
+
+// offset is the parameter of that name, which must be there.
+func (r *request) offset() int64 {
+	offset := r.integer("offset", 0)
+	if _, given := r.query.get("offset"); !given {
+		r.fail(store.Invalid("query:offset", "is required"))
 	}
-	return r.length(length)
+	if offset < 0 {
+		r.fail(store.Invalid("query:offset", "must not be negative"))
+	}
+	return offset
 }

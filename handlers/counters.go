@@ -12,20 +12,14 @@ func (r *reply) number(n store.Number, quoted bool) *reply {
 	return r.raw(n.String())
 }
 
-// quoted is ?int64=string.
-func (r *request) quoted() (bool, error) {
-	word, err := r.query.word("int64", "string")
-	return word != "", err
-}
-
 // tagged gives the answer the ETag of a counter, with which it can be set conditionally.
 func (r *request) tagged(n store.Number) { r.Header("ETag", store.ETag([]byte(n.String()))) }
 
 // getCounter is GET /v1/counters/{key}.
 func (a *API) getCounter(r request) error {
-	quoted, err := r.quoted()
-	if err != nil {
-		return err
+	quoted := r.quoted()
+	if r.bad != nil {
+		return r.bad
 	}
 	n, err := a.store.CounterGet(r.ctx, r.id, r.key)
 	if err != nil {
@@ -37,17 +31,10 @@ func (a *API) getCounter(r request) error {
 
 // putCounter is PUT /v1/counters/{key}; it answers what the counter was.
 func (a *API) putCounter(r request) error {
-	quoted, err := r.quoted()
-	if err != nil {
-		return err
-	}
-	cond, err := writeCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	put, err := body(a, &r, parseCounter)
-	if err != nil {
-		return err
+	quoted, cond := r.quoted(), r.condition()
+	put := body(a, &r, parseCounter)
+	if r.bad != nil {
+		return r.bad
 	}
 	previous, _, err := a.store.CounterSet(r.ctx, r.id, r.key, put.value, store.SetOptions{Expiry: put.expiry, Cond: cond})
 	if err != nil {
@@ -63,16 +50,11 @@ func (a *API) putCounter(r request) error {
 
 // addCounter is POST /v1/counters/{key}/add.
 func (a *API) addCounter(r request) error {
-	quoted, err := r.quoted()
-	if err != nil {
-		return err
-	}
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	add, err := body(a, &r, parseAdd)
-	if err != nil {
-		return err
+	r.unconditional()
+	quoted := r.quoted()
+	add := body(a, &r, parseAdd)
+	if r.bad != nil {
+		return r.bad
 	}
 	n, err := a.store.CounterAdd(r.ctx, r.id, r.key, store.AddOptions{
 		Delta: add.delta, Expiry: add.expiry, TTLAlways: add.ttlAlways, Min: add.min, Max: add.max,

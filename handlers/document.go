@@ -28,7 +28,7 @@ type document struct {
 	src    []byte
 	input  bytes.Buffer // jsontext reads a bytes.Buffer in place
 	dec    *jsontext.Decoder
-	broken *store.Error // not JSON, or too much of it: reading has ended
+	broken *store.Error // not JSON, or too much of something: reading has ended
 	fault  *store.Error // JSON, but not what is wanted
 }
 
@@ -259,15 +259,18 @@ func (d *document) wrong(fault string) {
 	}
 }
 
-// note keeps an error about the content. The first decides the answer; others of the same kind are told along with it.
-func (d *document) note(err error) {
-	e, _ := errors.AsType[*store.Error](err)
+// note keeps a fault of the content. All are told at once; when there are many, reading ends, so that a body of nothing but faults
+// is cheap.
+func (d *document) note(e *store.Error) {
 	switch {
-	case e == nil || d.broken != nil:
+	case d.broken != nil:
 	case d.fault == nil:
 		d.fault = e
-	case d.fault.Code == e.Code && len(d.fault.Fields) < maxFaults:
+	default:
 		d.fault.Fields = append(d.fault.Fields, e.Fields...)
+		if len(d.fault.Fields) >= maxFaults {
+			d.broken = d.fault
+		}
 	}
 }
 

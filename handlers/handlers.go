@@ -105,6 +105,7 @@ type request struct {
 	query       query
 	key         string // of the path, decoded
 	keyEncoding keyEncoding
+	bad         error // the first fault of what was read; see inputs.go
 }
 
 // operation is what a handler is here: it answers, or returns an error having written nothing.
@@ -155,17 +156,6 @@ func report(c *gin.Context, err error) {
 		_ = c.Error(err)
 		c.Abort()
 	}
-}
-
-// body reads the JSON body of r and parses it.
-func body[T any](a *API, r *request, parse func([]byte, *terms) (T, error)) (parsed T, err error) {
-	src, err := readJSON(r.Request, r.id.Sizes.RequestMaxBytes)
-	if err != nil {
-		return parsed, err
-	}
-	return parse(src, &terms{
-		now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys,
-	})
 }
 
 // done answers without a body.

@@ -15,13 +15,9 @@ const (
 
 // listKeys is GET /v1/keys: one page of the app's keys.
 func (a *API) listKeys(r request) error {
-	limit, err := r.query.integer("limit", defaultPage)
-	if err != nil {
-		return err
-	}
-	prefix, err := r.prefix()
-	if err != nil {
-		return err
+	limit, prefix := r.integer("limit", defaultPage), r.prefix()
+	if r.bad != nil {
+		return r.bad
 	}
 	kind, _ := r.query.get("type")
 	cursor, _ := r.query.get("cursor")
@@ -46,12 +42,13 @@ func (a *API) listKeys(r request) error {
 }
 
 // prefix is what the listed keys begin with, written as keys are; unlike a key it may be empty.
-func (r *request) prefix() (string, error) {
+func (r *request) prefix() string {
 	text, _ := r.query.get("prefix")
 	if text == "" {
-		return "", nil
+		return ""
 	}
-	return checkKey(text, r.keyEncoding, r.id.Sizes.KeyMaxBytes, "query:prefix")
+	prefix, err := checkKey(text, r.keyEncoding, r.id.Sizes.KeyMaxBytes, "query:prefix")
+	return read(r, prefix, err)
 }
 
 // headKey is HEAD /v1/keys/{key}: type and TTL in the header.
@@ -69,11 +66,11 @@ func (a *API) headKey(r request) error {
 
 // getKey is GET /v1/keys/{key}: what Redis knows of a key of any type.
 func (a *API) getKey(r request) error {
-	include, err := r.query.word("include", "memory")
-	if err != nil {
-		return err
+	memory := r.word("include", "memory") != ""
+	if r.bad != nil {
+		return r.bad
 	}
-	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, include != "")
+	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, memory)
 	if err != nil {
 		return err
 	}
@@ -82,7 +79,7 @@ func (a *API) getKey(r request) error {
 	j.ttl(info.TTLMS)
 	j.raw(`,"slot":`).int(int64(info.Slot))
 	j.hashTag(r.key, info.HashTag, r.keyEncoding)
-	if include != "" {
+	if memory {
 		j.raw(`,"memory_bytes":`).int(info.MemoryBytes)
 	}
 	return r.answer(j.raw("}"))
@@ -90,9 +87,9 @@ func (a *API) getKey(r request) error {
 
 // deleteKey is DELETE /v1/keys/{key}, of any type; If-Match with an ETag works on strings.
 func (a *API) deleteKey(r request) error {
-	cond, err := matchCondition(r.Request.Header)
-	if err != nil {
-		return err
+	cond := r.match()
+	if r.bad != nil {
+		return r.bad
 	}
 	if _, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond}); err != nil {
 		return err
@@ -102,12 +99,10 @@ func (a *API) deleteKey(r request) error {
 
 // putKeyTTL is PUT /v1/keys/{key}/ttl.
 func (a *API) putKeyTTL(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	put, err := body(a, &r, parseTTL)
-	if err != nil {
-		return err
+	r.unconditional()
+	put := body(a, &r, parseTTL)
+	if r.bad != nil {
+		return r.bad
 	}
 	applied, ttl, err := a.store.Expire(r.ctx, r.id, r.key, put.expiry, put.when)
 	if err != nil {
@@ -120,8 +115,8 @@ func (a *API) putKeyTTL(r request) error {
 
 // deleteKeyTTL is DELETE /v1/keys/{key}/ttl.
 func (a *API) deleteKeyTTL(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
+	if r.unconditional(); r.bad != nil {
+		return r.bad
 	}
 	if err := a.store.Persist(r.ctx, r.id, r.key); err != nil {
 		return err

@@ -125,12 +125,6 @@ func (q query) keyEncoding() (keyEncoding, error) {
 	return keyEncodingNamed(word), err
 }
 
-// encoding is that of the values in the answer; unset when the caller does not say.
-func (q query) encoding() (valueEncoding, error) {
-	word, err := q.word("encoding", "utf8", "base64")
-	return encodingNamed(word), err
-}
-
 // clip bounds text of the caller's that goes into an error.
 func clip(s string) string {
 	const most = 128

@@ -21,9 +21,11 @@ func TestQueryIsRead(t *testing.T) {
 	if v, ok := q.get("keep_ttl"); !ok || v != "" {
 		t.Errorf("keep_ttl is %q, %v", v, ok)
 	}
-	if enc, err := q.encoding(); err != nil || enc != base64Encoding {
-		t.Errorf("encoding is %v, %v", enc, err)
+	if word, err := q.word("encoding", "utf8", "base64"); err != nil || word != "base64" {
+		t.Errorf("encoding is %q, %v", word, err)
 	}
+	_, err = q.word("encoding", "utf8")
+	wantFault(t, err, store.CodeValidationFailed, "query:encoding")
 	if n, err := q.integer("offset", 3); err != nil || n != -7 {
 		t.Errorf("offset is %d, %v", n, err)
 	}

@@ -8,23 +8,12 @@ import (
 
 // getString is GET /v1/strings/{key}; with a TTL in the query it moves the expiry, which is a write.
 func (a *API) getString(r request) error {
-	expiry, err := r.query.expiry(a.now())
-	if err != nil {
-		return err
+	expiry, enc, unless := r.expiry(a), r.encoding(), r.unless()
+	withTTL := r.word("include", "ttl") != ""
+	if r.bad != nil {
+		return r.bad
 	}
-	enc, err := r.query.encoding()
-	if err != nil {
-		return err
-	}
-	include, err := r.query.word("include", "ttl")
-	if err != nil {
-		return err
-	}
-	unless, err := readCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, WithTTL: include != ""})
+	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, WithTTL: withTTL})
 	if err != nil {
 		return err
 	}
@@ -38,7 +27,7 @@ func (a *API) getString(r request) error {
 		return notUTF8()
 	}
 	j.raw(`,"encoding":"`).raw(enc.String()).raw(`","etag":`).string(etag)
-	if include != "" {
+	if withTTL {
 		j.ttl(v.TTLMS)
 	}
 	return r.answer(j.raw("}"))
@@ -57,24 +46,21 @@ func (r *reply) ttl(millis int64) {
 
 // gone adds a value that this request has removed from Redis: what cannot be text is base64, since there is no second reading. The
 // encoding stands beside it.
-func (r *reply) gone(data []byte, enc valueEncoding) {
+func (r *reply) gone(data []byte, enc valueEncoding) *reply {
 	r.raw(`"value":`)
 	if !r.value(data, enc) {
 		enc = base64Encoding
 		r.value(data, enc)
 	}
-	r.raw(`,"encoding":"`).raw(enc.String()).raw(`"`)
+	return r.raw(`,"encoding":"`).raw(enc.String()).raw(`"`)
 }
 
 // putString is PUT /v1/strings/{key}.
 func (a *API) putString(r request) error {
-	cond, err := writeCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	put, err := body(a, &r, parsePut)
-	if err != nil {
-		return err
+	cond := r.condition()
+	put := body(a, &r, parsePut)
+	if r.bad != nil {
+		return r.bad
 	}
 	res, err := a.store.Set(r.ctx, r.id, r.key, put.data,
 		store.SetOptions{Expiry: put.expiry, Cond: cond, ReturnPrevious: put.returnPrevious})
@@ -100,69 +86,50 @@ func (r *reply) previous(v *store.Value, enc valueEncoding) {
 		r.raw(`,"previous":{"found":false}`)
 		return
 	}
-	r.raw(`,"previous":{"found":true,`).gone(v.Data, enc)
-	r.raw("}")
+	r.raw(`,"previous":{"found":true,`).gone(v.Data, enc).raw("}")
 }
 
 // deleteString is DELETE /v1/strings/{key}, with ?return=value GETDEL.
 func (a *API) deleteString(r request) error {
-	enc, err := r.query.encoding()
+	cond, enc := r.match(), r.encoding()
+	back := r.word("return", "value") != ""
+	if r.bad != nil {
+		return r.bad
+	}
+	v, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, ReturnValue: back})
 	if err != nil {
 		return err
 	}
-	back, err := r.query.word("return", "value")
-	if err != nil {
-		return err
-	}
-	cond, err := matchCondition(r.Request.Header)
-	if err != nil {
-		return err
-	}
-	v, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, ReturnValue: back != ""})
-	if err != nil {
-		return err
-	}
-	if back == "" {
+	if !back {
 		return r.done(http.StatusNoContent)
 	}
-	j := newReply().raw("{")
-	j.gone(v.Data, enc)
-	return r.answer(j.raw(`,"etag":`).string(store.ETag(v.Data)).raw("}"))
+	return r.answer(newReply().raw("{").gone(v.Data, enc).raw(`,"etag":`).string(store.ETag(v.Data)).raw("}"))
 }
 
 // appendString is POST /v1/strings/{key}/append.
 func (a *API) appendString(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	add, err := body(a, &r, parseAppend)
-	if err != nil {
-		return err
+	r.unconditional()
+	add := body(a, &r, parseAppend)
+	if r.bad != nil {
+		return r.bad
 	}
 	length, err := a.store.Append(r.ctx, r.id, r.key, add.data, store.AppendOptions{Expiry: add.expiry})
+	return r.length(length, err)
+}
+
+// length answers how long a value has become.
+func (r *request) length(n int64, err error) error {
 	if err != nil {
 		return err
 	}
-	return r.length(length)
-}
-
-func (r *request) length(n int64) error {
 	return r.answer(newReply().raw(`{"length":`).int(n).raw("}"))
 }
 
 // getStringRange is GET /v1/strings/{key}/range: bytes, counted as GETRANGE does.
 func (a *API) getStringRange(r request) error {
-	start, err := r.query.integer("start", 0)
-	if err != nil {
-		return err
-	}
-	end, err := r.query.integer("end", -1)
-	if err != nil {
-		return err
-	}
-	enc, err := r.query.encoding()
-	if err != nil {
-		return err
+	start, end, enc := r.integer("start", 0), r.integer("end", -1), r.encoding()
+	if r.bad != nil {
+		return r.bad
 	}
 	part, err := a.store.GetRange(r.ctx, r.id, r.key, start, end)
 	if err != nil {
@@ -177,16 +144,11 @@ func (a *API) getStringRange(r request) error {
 
 // putStringRange is PUT /v1/strings/{key}/range.
 func (a *API) putStringRange(r request) error {
-	if err := refuseConditions(r.Request.Header); err != nil {
-		return err
-	}
-	put, err := body(a, &r, parseRangeWrite)
-	if err != nil {
-		return err
+	r.unconditional()
+	put := body(a, &r, parseRangeWrite)
+	if r.bad != nil {
+		return r.bad
 	}
 	length, err := a.store.SetRange(r.ctx, r.id, r.key, put.offset, put.data)
-	if err != nil {
-		return err
-	}
-	return r.length(length)
+	return r.length(length, err)
 }

@@ -1,0 +1,80 @@
+package handlers_test
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/handlers"
+	"github.com/slotgate/slotgate/openapi"
+)
+
+func document(t testing.TB) *openapi3.T {
+	t.Helper()
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// A route without a description, or a description without a route, is a lie to somebody.
+func TestRoutesAreThoseOfTheDocument(t *testing.T) {
+	e := gin.New()
+	handlers.New(handlers.Config{Ready: func(context.Context) error { return nil }}).Register(e, e.Group("/v1"))
+	var routes, documented []string
+	for _, r := range e.Routes() {
+		var path []string
+		for segment := range strings.SplitSeq(r.Path, "/") {
+			if name, isParam := strings.CutPrefix(segment, ":"); isParam {
+				segment = "{" + name + "}"
+			}
+			path = append(path, segment)
+		}
+		routes = append(routes, r.Method+" "+strings.Join(path, "/"))
+	}
+	for path, item := range document(t).Paths.Map() {
+		for method := range item.Operations() {
+			documented = append(documented, method+" "+path)
+		}
+	}
+	slices.Sort(routes)
+	slices.Sort(documented)
+	if !slices.Equal(routes, documented) {
+		t.Errorf("routes %q, documented %q", routes, documented)
+	}
+}
+
+// Every operation knows exactly the query parameters of the document; a parameter that is not known is refused with the list.
+func TestParametersAreThoseOfTheDocument(t *testing.T) {
+	a := start(t).app(t)
+	for path, item := range document(t).Paths.Map() {
+		for method, operation := range item.Operations() {
+			if !strings.HasPrefix(path, "/v1/") || method == http.MethodHead { // a HEAD cannot list them
+				continue
+			}
+			var documented []string
+			for _, p := range slices.Concat(item.Parameters, operation.Parameters) {
+				if p.Value.In == openapi3.ParameterInQuery {
+					documented = append(documented, p.Value.Name)
+				}
+			}
+			m := a.call(t, method, strings.ReplaceAll(path, "{key}", "k")+"?nothing=1", "").want(t, 422)
+			_, list, _ := strings.Cut(m["detail"].(string), "known here: ")
+			var known []string
+			if list != "" {
+				known = strings.Split(list, ", ")
+			}
+			slices.Sort(documented)
+			slices.Sort(known)
+			if !slices.Equal(documented, known) {
+				t.Errorf("%s %s knows %q, documented are %q", method, path, known, documented)
+			}
+		}
+	}
+}
