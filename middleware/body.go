@@ -15,7 +15,7 @@ import (
 // DefaultRequestMaxBytes bounds the body of an identity that says nothing: the gateway's documented default.
 const DefaultRequestMaxBytes = 8 << 20
 
-// Body bounds the request's body: 415 for an encoded one, 413 by its declared length before any of it is read, and 503 overloaded when
+// Body bounds what a request holds in memory: its answer, for which store reserves of inFlight, and its body: 415 for an encoded one, 413 by its declared length before any of it is read, and 503 overloaded when
 // the gateway holds as many bytes as it may. What passes is read through a reader that fails with a *store.Error (413 for a
 // chunked body over the limit, 400 for one that breaks off or comes too slowly), so a handler only reports what reading returned.
 func Body(inFlight *BytesInFlight) gin.HandlerFunc {
@@ -25,10 +25,13 @@ func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 			refuse(c, store.NewError(store.CodeUnsupportedMediaType, "a request body with a Content-Encoding is not accepted; send it plain"))
 			return
 		}
+		r := of(c)
+		r.answer.inFlight = inFlight
+		defer r.answer.release()
 		if req.ContentLength == 0 || req.Body == nil || req.Body == http.NoBody {
+			c.Next()
 			return
 		}
-		r := of(c)
 		limit := r.requestLimit()
 		if req.ContentLength > limit {
 			refuse(c, tooLarge(limit))

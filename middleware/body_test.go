@@ -188,6 +188,29 @@ func TestBytesInFlight(t *testing.T) {
 	eventually(t, "all bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
 }
 
+func TestAnswersReserveBytesInFlight(t *testing.T) {
+	held, next := make(chan bool), make(chan struct{})
+	g := start(t, func(c *middleware.Config) { c.BytesInFlight = middleware.NewBytesInFlight(1500) }, func(_, v1 gin.IRouter) {
+		v1.GET("/large/:key", func(c *gin.Context) {
+			r, _ := c.Request.Context().Value(store.ReserverKey()).(store.Reserver)
+			held <- r.Reserve(1000) && !r.Reserve(600)
+			<-next
+			held <- r.Reserve(500)
+		})
+	})
+	done := make(chan answer)
+	go func() { done <- g.get(t, "/v1/large/a") }()
+	if !<-held || g.cfg.BytesInFlight.Used() != 1000 {
+		t.Errorf("%d bytes are reserved, want 1000", g.cfg.BytesInFlight.Used())
+	}
+	next <- struct{}{}
+	if !<-held {
+		t.Error("exactly what is left was refused")
+	}
+	<-done
+	eventually(t, "all bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
+}
+
 func TestBytesInFlightBudget(t *testing.T) {
 	b := middleware.NewBytesInFlight(10)
 	if !b.TryAcquire(10) || b.TryAcquire(1) || !b.TryAcquire(0) || !b.TryAcquire(-5) {

@@ -3,7 +3,7 @@ package middleware
 import "sync/atomic"
 
 // BytesInFlight bounds the bytes of requests and answers the gateway holds at once, so that a crowd of large ones is refused instead of
-// ending the process. Bodies reserve here; store and handlers may reserve for answers.
+// ending the process. Bodies reserve here by their length, and store for the values it loads, by way of the request's context.
 type BytesInFlight struct {
 	limit int64
 	used  atomic.Int64
@@ -38,3 +38,25 @@ func (b *BytesInFlight) Release(n int64) {
 
 // Used is the number of bytes reserved now.
 func (b *BytesInFlight) Used() int64 { return b.used.Load() }
+
+// answer is what a request holds of the gateway's bytes for its answer. It is a store.Reserver, for all goroutines of the request.
+type answer struct {
+	inFlight *BytesInFlight // nil: nobody counts
+	held     atomic.Int64
+}
+
+// Reserve implements store.Reserver.
+func (a *answer) Reserve(n int64) bool {
+	if !a.inFlight.TryAcquire(n) {
+		return false
+	}
+	a.held.Add(n)
+	return true
+}
+
+// release gives everything back. A goroutine that outlives its request may reserve afterwards; store starts none.
+func (a *answer) release() {
+	if a.inFlight != nil {
+		a.inFlight.Release(a.held.Swap(0))
+	}
+}

@@ -23,6 +23,7 @@ type request struct {
 	quota  quota
 	body   body
 	timing timing
+	answer answer
 	app    *appSeries // counted in its in-flight gauge until the event is recorded
 
 	// Header values are slices; these are their backing arrays.
@@ -41,6 +42,11 @@ func (r *request) Value(key any) any {
 			return nil
 		}
 		return &r.quota
+	case store.ReserverKey():
+		if r.answer.inFlight == nil {
+			return nil
+		}
+		return &r.answer
 	}
 	return r.Context.Value(key)
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -20,7 +19,7 @@ type bulkReply struct {
 	budget *budget
 	data   []byte // the value; nil if there is none
 	found  bool
-	large  bool  // the value does not fit the budget; it was not kept
+	grant  grant // other than granted: the value does not fit the budget; it was not kept
 	size   int64 // of the value on the wire
 	reply  error // an error reply of Redis
 	header bool  // the first line was read
@@ -30,7 +29,7 @@ type bulkReply struct {
 // reset makes the reply ready for another try, and gives back what the last one took.
 func (b *bulkReply) reset(from *budget) {
 	if b.data != nil {
-		from.left.Add(b.size)
+		from.give(b.size)
 	}
 	*b = bulkReply{budget: from, drain: true}
 }
@@ -38,7 +37,7 @@ func (b *bulkReply) reset(from *budget) {
 // take keeps a value that came another way, if it fits the budget.
 func (b *bulkReply) take(data []byte) {
 	b.found, b.size = true, int64(len(data))
-	if b.large = !b.budget.take(b.size); !b.large {
+	if b.grant = b.budget.take(b.size); b.grant == granted {
 		b.data = data
 	}
 }
@@ -48,24 +47,6 @@ func (b *bulkReply) take(data []byte) {
 const drainLimit = 64 << 20
 
 var errOverCap = errors.New("store: the value is over the cap; its connection was closed")
-
-// budget is what the answers of one request may hold, in bytes; its chunks draw from it together.
-type budget struct{ left atomic.Int64 }
-
-func newBudget(n int64) *budget {
-	b := &budget{}
-	b.left.Store(n)
-	return b
-}
-
-// take reserves n bytes, or none and returns false.
-func (b *budget) take(n int64) bool {
-	if b.left.Add(-n) >= 0 {
-		return true
-	}
-	b.left.Add(n)
-	return false
-}
 
 func (b *bulkReply) Write(p []byte) (int, error) {
 	if b.header {
@@ -93,7 +74,7 @@ func (b *bulkReply) Write(p []byte) (int, error) {
 
 // ReadFrom loads the value if it fits the budget; r ends behind the CR LF that follows it.
 func (b *bulkReply) ReadFrom(r io.Reader) (int64, error) {
-	if b.large = !b.budget.take(b.size); b.large {
+	if b.grant = b.budget.take(b.size); b.grant != granted {
 		if b.size > drainLimit && !b.drain {
 			return 0, errOverCap
 		}
@@ -117,7 +98,7 @@ func (e replyError) RedisError() {}
 // result returns what the command said: nil, redis.Nil, errOverCap, Redis' error or the connection's.
 func (b *bulkReply) result(err error) error {
 	switch {
-	case b.large:
+	case b.grant != granted:
 		return errOverCap
 	case err != nil:
 		return err
@@ -125,6 +106,17 @@ func (b *bulkReply) result(err error) error {
 		return b.reply
 	case !b.found:
 		return redis.Nil
+	}
+	return nil
+}
+
+// refused is the error for a value that was not kept, nil for one that was.
+func (b *bulkReply) refused(write bool, limit int64) *Error {
+	switch b.grant {
+	case overCap:
+		return errTooLarge(b.size, limit)
+	case overloaded:
+		return errOverloaded(write)
 	}
 	return nil
 }

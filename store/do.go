@@ -66,11 +66,11 @@ func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, limit
 	}
 	b := bulkReply{}
 	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
-		b = bulkReply{budget: newBudget(limit)}
+		b = bulkReply{budget: newBudget(ctx, limit)}
 		return c.fetchOnce(ctx, r, args, &b)
 	})
-	if b.large {
-		return nil, errTooLarge(b.size, limit)
+	if err := b.refused(r.writes(), limit); err != nil {
+		return nil, err
 	}
 	return b.data, fail
 }
@@ -105,7 +105,7 @@ func (c *cluster) followString(ctx context.Context, args []any, b *bulkReply) er
 	return nil
 }
 
-// unlessLarge hides errOverCap: the caller looks at large, and the node did nothing wrong.
+// unlessLarge hides errOverCap: the caller looks at grant, and the node did nothing wrong.
 func unlessLarge(err error) error {
 	if errors.Is(err, errOverCap) {
 		return nil

@@ -21,7 +21,7 @@ func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]Ge
 	if err != nil {
 		return nil, err
 	}
-	b.budget = newBudget(id.Sizes.ResponseMaxBytes)
+	b.budget = newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	b.run(ctx)
 	answers := make([]GetItem, len(keys))
 	for i := range b.items {
@@ -46,14 +46,16 @@ func (b *batch) answer(it *item, limit int64) GetItem {
 	switch {
 	case it.err != nil:
 		return GetItem{Err: it.err}
-	case it.bulk.large:
-		return GetItem{Err: errBatchTooLarge(it.bulk.size)}
+	case it.bulk.grant != granted:
+		return GetItem{Err: refusedItem(it.bulk.grant)}
 	case !it.bulk.found:
 		return GetItem{}
 	}
 	length, envelope := storedLength(it.bulk.data, it.bulk.size)
-	if envelope && !b.budget.take(length-it.bulk.size) {
-		return GetItem{Err: errBatchTooLarge(length)}
+	if envelope {
+		if g := b.budget.take(length - it.bulk.size); g != granted {
+			return GetItem{Err: refusedItem(g)}
+		}
 	}
 	data, err := decodeValue(it.bulk.data, limit)
 	if err != nil {
@@ -62,10 +64,13 @@ func (b *batch) answer(it *item, limit int64) GetItem {
 	return GetItem{Found: true, Data: data}
 }
 
-func errBatchTooLarge(size int64) *Error {
-	e := errTooLarge(size, 0)
-	e.Detail = "the answer would pass the app's response limit with this value: ask for fewer keys, or for this one alone"
-	return e
+// refusedItem is the problem of a value that was not kept.
+func refusedItem(g grant) *Error {
+	if g == overloaded {
+		return errOverloaded(false)
+	}
+	return NewError(CodeResponseTooLarge,
+		"the answer would pass the app's response limit with this value: ask for fewer keys, or for this one alone")
 }
 
 // FlagItem is the answer for one key of MDelete and MExists.

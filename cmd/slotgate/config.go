@@ -61,7 +61,7 @@ type Limits struct {
 	RequestMaxBytes int64 `yaml:"request_max_bytes"`
 	// Largest response, in bytes: a value over it is refused, in a batch only that item is. Twice a request, for base64 and JSON.
 	ResponseMaxBytes int64 `yaml:"response_max_bytes"`
-	// Bytes of request bodies held at once by all requests together; above it requests are 503 overloaded. 256 MiB is 32 of the largest requests; give the process some more than that as GOMEMLIMIT.
+	// Bytes of request bodies and of loaded values held at once by all requests together; above it requests are 503 overloaded. 256 MiB is 32 of the largest requests; give the process some more than that as GOMEMLIMIT.
 	BytesInFlight int64 `yaml:"bytes_in_flight"`
 	// Longest life of a request, retries included, in ms; callers lower it with X-Request-Deadline-Ms. 1 s is what a user's page can wait.
 	DeadlineMS int `yaml:"deadline_ms"`

@@ -1,0 +1,83 @@
+package store
+
+import (
+	"context"
+	"sync"
+)
+
+// Reserver counts the bytes that the gateway holds for all its requests. A request's context answers ReserverKey with
+// one; what is reserved is given back when the request ends.
+type Reserver interface {
+	// Reserve takes n bytes, or none and returns false: then the gateway holds as many as it may.
+	Reserve(n int64) bool
+}
+
+type reserverKey struct{}
+
+// ReserverKey is the context key of the Reserver of a request.
+func ReserverKey() any { return reserverKey{} }
+
+// Steps of reserving. What every request holds anyway is free; beyond it a budget reserves in steps, so that the count
+// that all requests share is seldom touched.
+const (
+	freeBytes   = 16 << 10
+	reserveStep = 64 << 10
+)
+
+// budget is what the answers of one request may hold, in bytes; its chunks draw from it together.
+type budget struct {
+	limit    int64
+	reserver Reserver // nil = nobody counts
+	mu       sync.Mutex
+	used     int64
+	reserved int64
+}
+
+// newBudget makes the budget of a request that may answer with limit bytes.
+func newBudget(ctx context.Context, limit int64) *budget {
+	r, _ := ctx.Value(reserverKey{}).(Reserver)
+	return &budget{limit: limit, reserver: r, reserved: freeBytes}
+}
+
+// grant says what became of a wish for bytes.
+type grant uint8
+
+const (
+	granted    grant = iota
+	overCap          // it would pass the limit of the answer
+	overloaded       // the gateway holds as many bytes as it may
+)
+
+// take reserves n bytes, or none. n may be negative.
+func (b *budget) take(n int64) grant {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.used+n > b.limit {
+		return overCap
+	}
+	if missing := b.used + n - b.reserved; missing > 0 && b.reserver != nil {
+		step := max(missing, reserveStep)
+		if !b.reserver.Reserve(step) {
+			return overloaded
+		}
+		b.reserved += step
+	}
+	b.used += n
+	return granted
+}
+
+// give returns what was taken and is not held any more.
+func (b *budget) give(n int64) {
+	b.mu.Lock()
+	b.used -= n
+	b.mu.Unlock()
+}
+
+func errOverloaded(write bool) *Error {
+	e := NewError(CodeOverloaded, "the gateway holds as many bytes of answers as it may")
+	e.RetryAfter = retryAfter
+	if write {
+		e.Outcome = Applied // it was done; only what it returns cannot be answered
+	}
+	return e
+}
