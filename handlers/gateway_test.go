@@ -25,6 +25,7 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/openapi/openapitest"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 )
@@ -185,7 +186,7 @@ func (g *gateway) send(t testing.TB, req *http.Request) answer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	validate(t, req, resp, body)
+	openapitest.Check(t, req, resp, body)
 	return answer{resp.StatusCode, resp.Header, string(body)}
 }
 

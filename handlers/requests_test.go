@@ -243,6 +243,24 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 	}
 }
 
+func TestManyFaultsEndTheReading(t *testing.T) {
+	var b strings.Builder
+	b.WriteString(`{"value":"v"`)
+	for i := range 100_000 {
+		b.WriteString(`,"m` + strconv.Itoa(i) + `":1`)
+	}
+	body := []byte(b.String() + `}`)
+	var err error
+	bytes := allocatedBytes(func() { _, err = parsePut(body, testTerms()) })
+	e, ok := errors.AsType[*store.Error](err)
+	if !ok || e.Code != invalid || len(e.Fields) != maxFaults {
+		t.Errorf("%v, %d places", err, len(e.Fields))
+	}
+	if bytes > 64<<10 {
+		t.Errorf("allocated %d bytes", bytes)
+	}
+}
+
 func TestOneBadItemAmongHundredGoodOnes(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"items":[`)

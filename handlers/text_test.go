@@ -2,12 +2,9 @@ package handlers_test
 
 import (
 	"encoding/base64"
-	"net/http"
 	"strings"
 	"testing"
 )
-
-func validate(t testing.TB, req *http.Request, resp *http.Response, body []byte) {}
 
 func base64url(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
