@@ -23,7 +23,7 @@ func (s *stage) startCluster(ctx context.Context) error {
 		return err
 	}
 	s.cluster = c
-	s.closers = append(s.closers, func() { c.Close() })
+	s.closers = append(s.closers, func() { _ = c.Close() })
 	return nil
 }
 

@@ -152,7 +152,7 @@ func (one *caller) loop(c *crowd, end time.Time) {
 		return
 	}
 	// One deadline per round, not per request: a server that hangs costs ten seconds and an error, a healthy one no timer.
-	one.conn.SetDeadline(end.Add(10 * time.Second))
+	_ = one.conn.SetDeadline(end.Add(10 * time.Second))
 	for now := time.Now(); now.Before(end); {
 		err := one.ask(c)
 		then := time.Now()

@@ -164,10 +164,11 @@ func (w *workload) verifyGet(ctx context.Context, d *door, key, want string) err
 	if err != nil {
 		return err
 	}
-	if got, err := d.value(body); err != nil || got != want {
-		return fmt.Errorf("key %s holds %q (%v), want %q", key, got, err, want)
+	got, err := d.value(body)
+	if err == nil && got != want {
+		err = fmt.Errorf("key %s holds %q, want %q", key, got, want)
 	}
-	return nil
+	return err
 }
 
 func (w *workload) verifyMGet(ctx context.Context, d *door, keys, want []string) error {
@@ -175,10 +176,11 @@ func (w *workload) verifyMGet(ctx context.Context, d *door, keys, want []string)
 	if err != nil {
 		return err
 	}
-	if got, err := d.values(body); err != nil || !slices.Equal(got, want) {
-		return fmt.Errorf("wrong values (%v): %.300q", err, got)
+	got, err := d.values(body)
+	if err == nil && !slices.Equal(got, want) {
+		err = fmt.Errorf("wrong values: %.300q", got)
 	}
-	return nil
+	return err
 }
 
 // write sends a write and checks its answer as the load generator does.
