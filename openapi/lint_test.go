@@ -250,17 +250,12 @@ func TestSchemasStayInTheSubset(t *testing.T) {
 			t.Errorf("%s is an integer of no size", where)
 		case s.Type.Is("object") && len(s.Properties) > 0 && strings.Contains(where, "."):
 			t.Errorf("%s is an object without a name", where)
-		case len(s.Enum) > 0 && len(s.Enum) != varNames(s):
-			t.Errorf("%s: x-enum-varnames has %d names for %d words", where, varNames(s), len(s.Enum))
+		case s.Extensions["x-enum-varnames"] != nil:
+			t.Errorf("%s has x-enum-varnames; what is a good name in Go is a bad one in Python, and both make good ones themselves", where)
 		case s.Description == "" && !strings.HasPrefix(where, "parameter ") && !strings.HasPrefix(where, "header ") && !strings.HasSuffix(where, "[]") && !strings.HasPrefix(where, "CounterValue."):
 			t.Errorf("%s lacks a description", where)
 		}
 	})
-}
-
-func varNames(s *openapi3.Schema) int {
-	names, _ := s.Extensions["x-enum-varnames"].([]any)
-	return len(names)
 }
 
 func TestComponentsAreUsed(t *testing.T) {
