@@ -255,25 +255,54 @@ func (b *batch) send(ctx context.Context, g nodeItems) []fault {
 	if b.budget != nil {
 		return b.sendBulk(ctx, g)
 	}
-	pipe := b.cluster.client.Pipeline()
+	pipe := g.node.Pipeline()
 	cmds := make([]onceCmd, len(g.items))
 	for n, i := range g.items {
-		it := &b.items[i]
-		args := append(make([]any, 0, len(it.args)+3), b.row.name, it.key)
-		if it.value != nil {
-			// Here and not where the batch is made: compression is spread over the lanes, and so over the cores.
-			args = append(args, encodeValue(it.value, b.id.CompressMinBytes))
-		}
-		cmds[n] = onceCmd{redis.NewCmd(ctx, append(args, it.args...)...)}
+		cmds[n] = b.command(ctx, &b.items[i])
 		_ = pipe.Process(ctx, cmds[n])
 	}
 	_, _ = pipe.Exec(ctx) // each command says for itself
 	faults := make([]fault, len(g.items))
+	var moved []int // positions in g.items
 	for n, i := range g.items {
 		faults[n] = newFault(cmds[n].Err())
 		b.items[i].n, _ = cmds[n].Val().(int64)
+		if redirected(cmds[n].Err()) {
+			moved = append(moved, n)
+		}
+	}
+	if len(moved) > 0 {
+		b.cluster.reload(ctx)
+		b.sendMoved(ctx, g, moved, faults)
 	}
 	return faults
+}
+
+// command is a fresh command for an item. Values are encoded here and not where the batch is made: compression is
+// spread over the lanes, and so over the cores.
+func (b *batch) command(ctx context.Context, it *item) onceCmd {
+	args := append(make([]any, 0, len(it.args)+3), b.row.name, it.key)
+	if it.value != nil {
+		args = append(args, encodeValue(it.value, b.id.CompressMinBytes))
+	}
+	return onceCmd{redis.NewCmd(ctx, append(args, it.args...)...)}
+}
+
+// sendMoved sends the items whose slot has moved through the client that follows redirects, one by one. Its pipelines
+// follow too, but are not honest (go-redis v9.23.0, setCmdsErr): a command whose second try broke keeps the MOVED of the
+// first, as if it had not been executed, and a context that ends between the two is written over what was answered.
+// After a connection that fails, the others stay as redirected, and so not sent.
+func (b *batch) sendMoved(ctx context.Context, g nodeItems, moved []int, faults []fault) {
+	for _, n := range moved {
+		it := &b.items[g.items[n]]
+		cmd := b.command(ctx, it)
+		err := b.cluster.client.Process(ctx, cmd)
+		faults[n] = newFault(err)
+		it.n, _ = cmd.Val().(int64)
+		if faults[n].err != nil && faults[n].prefix == "" {
+			return
+		}
+	}
 }
 
 // sendBulk is send for GET: values come straight from the connection, within the budget of the request.
