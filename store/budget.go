@@ -52,7 +52,7 @@ const (
 func (b *budget) take(n int64) grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.used+n > b.limit {
+	if n > b.limit-b.used { // not used+n, which a node that lies about a length could make overflow
 		return overCap
 	}
 	if missing := b.used + n - b.reserved; missing > 0 && b.reserver != nil {
@@ -70,6 +70,13 @@ func (b *budget) take(n int64) grant {
 func (b *budget) give(n int64) {
 	b.mu.Lock()
 	b.used -= n
+	b.mu.Unlock()
+}
+
+// clear gives back everything: what was loaded is dropped, and loaded again.
+func (b *budget) clear() {
+	b.mu.Lock()
+	b.used = 0
 	b.mu.Unlock()
 }
 

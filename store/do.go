@@ -49,14 +49,15 @@ func (s *Store) route(id *acl.Identity, r *row, rest ...any) (*cluster, []any, e
 	return c, args, nil
 }
 
-// fetch runs a command that returns one string and gives its stored bytes, no larger than limit. Errors: redis.Nil for
-// an absent key, response_too_large (nothing was loaded), or the outcome.
-func (s *Store) fetch(ctx context.Context, id *acl.Identity, r *row, limit int64, rest ...any) ([]byte, error) {
-	return s.fetchAs(ctx, id, r, r, limit, rest...)
+// fetch runs a command that returns one string and gives its stored bytes, if the budget has room for them. Errors:
+// redis.Nil for an absent key, response_too_large (nothing was loaded), overloaded, or the outcome.
+func (s *Store) fetch(ctx context.Context, id *acl.Identity, r *row, from *budget, rest ...any) ([]byte, error) {
+	return s.fetchAs(ctx, id, r, r, from, rest...)
 }
 
-// fetchAs is fetch as a step of the operation whose row is as: that is the permission it needs.
-func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, limit int64, rest ...any) ([]byte, error) {
+// fetchAs is fetch as a step of the operation whose row is as: that is the permission it needs, and if the operation
+// writes, nothing was written yet when the step fails.
+func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, from *budget, rest ...any) ([]byte, error) {
 	if err := as.allow(id); err != nil {
 		return nil, err
 	}
@@ -66,13 +67,20 @@ func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, limit
 	}
 	b := bulkReply{}
 	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
-		b = bulkReply{budget: newBudget(ctx, limit)}
+		b.reset(from)
+		b.drain = false // nobody waits behind it
 		return c.fetchOnce(ctx, r, args, &b)
 	})
-	if err := b.refused(r.writes(), limit); err != nil {
-		return nil, err
+	if err := b.refused(r.writes(), from.limit); err != nil {
+		fail = err
 	}
-	return b.data, fail
+	if as.writes() {
+		fail = withOutcome(fail, NotApplied)
+	}
+	if fail != nil {
+		return nil, fail
+	}
+	return b.data, nil
 }
 
 // fetchOnce sends the command to the primary of its slot and, if the slot has moved, follows once through the client

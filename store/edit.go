@@ -91,8 +91,9 @@ func (s *Store) edit(ctx context.Context, id *acl.Identity, r *row, key string, 
 
 // rewrite decodes the value, changes it and stores it raw, if meanwhile nobody else changed it.
 func (s *Store) rewrite(ctx context.Context, id *acl.Identity, key string, r *row, e edit) (int64, error) {
+	from := newBudget(ctx, decodeLimit(id))
 	for {
-		old, err := s.readForSwapAs(ctx, id, r, key)
+		old, err := s.readForSwap(ctx, id, r, key, from)
 		if err != nil {
 			return 0, err
 		}
@@ -126,15 +127,46 @@ type Range struct {
 // GetRange reads the bytes start to end, both inclusive; negative ones count from the end, as in Redis' GETRANGE. Only
 // that part of a plain value is loaded. Errors: key_not_found, wrong_type, response_too_large, corrupt_value.
 func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, start, end int64) (Range, error) {
-	r, stored, err := s.probe(ctx, id, rowGetRange, key, start, end, id.Sizes.ResponseMaxBytes)
-	if err != nil || stored == nil {
-		return r, err
-	}
-	data, err := s.decode(id, stored)
+	limit := id.Sizes.ResponseMaxBytes
+	reply, err := s.run(ctx, id, rowGetRange, scriptRange, key, start, end, limit, envelopeProbeSize)
 	if err != nil {
 		return Range{}, err
 	}
-	return Range{Data: part(data, start, end), Length: int64(len(data))}, nil
+	if reply.status() == statusUnmet {
+		return Range{}, errKeyNotFound
+	}
+	from := newBudget(ctx, decodeLimit(id))
+	if _, envelope := storedLength([]byte(reply.text(2)), reply.integer(1)); envelope {
+		return s.envelopeRange(ctx, id, key, start, end, from)
+	}
+	if reply.status() == rangeOverCap {
+		return Range{}, errTooLarge(reply.integer(1), limit)
+	}
+	r := Range{Data: []byte(reply.text(3)), Length: reply.integer(1)}
+	if from.take(int64(len(r.Data))) == overloaded {
+		return Range{}, errOverloaded(false)
+	}
+	return r, nil
+}
+
+// rangeOverCap is the status of the range script for a part that was not loaded.
+const rangeOverCap = 2
+
+// envelopeRange is GetRange of a value that must be decoded first.
+func (s *Store) envelopeRange(ctx context.Context, id *acl.Identity, key string, start, end int64, from *budget) (Range, error) {
+	stored, err := s.fetchAs(ctx, id, rowGetRange, rowGet, from, key)
+	if err != nil {
+		return Range{}, notFound(err)
+	}
+	data, err := decode(stored, from)
+	if err != nil {
+		return Range{}, err
+	}
+	r := Range{Data: part(data, start, end), Length: int64(len(data))}
+	if limit := id.Sizes.ResponseMaxBytes; int64(len(r.Data)) > limit {
+		return Range{}, errTooLarge(r.Length, limit)
+	}
+	return r, nil
 }
 
 // Length is the size of the decoded value in bytes; the value is not loaded. Errors: key_not_found, wrong_type.
@@ -144,7 +176,13 @@ func (s *Store) Length(ctx context.Context, id *acl.Identity, key string) (int64
 
 // lengthAs is Length as a step of the operation whose row is as.
 func (s *Store) lengthAs(ctx context.Context, id *acl.Identity, as *row, key string) (int64, error) {
-	reply, err := s.run(ctx, id, as, scriptRange, key, 1, 0, 0, envelopeProbeSize)
+	if err := as.allow(id); err != nil {
+		return 0, err
+	}
+	reply, err := s.runStep(ctx, id, rowStrlen, scriptRange, key, 1, 0, 0, envelopeProbeSize)
+	if as.writes() {
+		err = withOutcome(err, NotApplied)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -153,31 +191,6 @@ func (s *Store) lengthAs(ctx context.Context, id *acl.Identity, as *row, key str
 	}
 	length, _ := storedLength([]byte(reply.text(2)), reply.integer(1))
 	return length, nil
-}
-
-// Statuses of the range script.
-const (
-	rangeLoaded  = 1
-	rangeOverCap = 2
-)
-
-// probe runs the range script. stored is the whole stored value if it is an envelope, which must be decoded first.
-func (s *Store) probe(ctx context.Context, id *acl.Identity, r *row, key string, start, end, limit int64) (rng Range, stored []byte, err error) {
-	reply, err := s.run(ctx, id, r, scriptRange, key, start, end, limit, envelopeProbeSize)
-	if err != nil {
-		return Range{}, nil, err
-	}
-	if reply.status() == statusUnmet {
-		return Range{}, nil, errKeyNotFound
-	}
-	if _, envelope := storedLength([]byte(reply.text(2)), reply.integer(1)); envelope {
-		stored, err = s.fetchAs(ctx, id, r, rowGet, decodeLimit(id), key)
-		return Range{}, stored, notFound(err)
-	}
-	if reply.status() == rangeOverCap {
-		return Range{}, nil, errTooLarge(reply.integer(1), limit)
-	}
-	return Range{Data: []byte(reply.text(3)), Length: reply.integer(1)}, nil, nil
 }
 
 // part is GETRANGE on a value in memory.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"errors"
 	"net/http"
 	"time"
 )
@@ -65,6 +66,15 @@ func fieldError(code Code, pointer, detail string) *Error {
 
 // WithCause attaches what really happened, for the log, and returns e.
 func (e *Error) WithCause(err error) *Error { e.cause = err; return e }
+
+// withOutcome gives a 5xx that has no outcome yet the one of the operation that it ends, and returns it.
+func withOutcome(err error, o Outcome) error {
+	var e *Error
+	if errors.As(err, &e) && e.Status() >= http.StatusInternalServerError && e.Outcome == NoOutcome {
+		e.Outcome = o
+	}
+	return err
+}
 
 // Error is the text for logs; it contains the cause.
 func (e *Error) Error() string {

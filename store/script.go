@@ -79,6 +79,11 @@ func (s *Store) run(ctx context.Context, id *acl.Identity, r *row, sc script, ke
 	if err := r.allow(id); err != nil {
 		return nil, err
 	}
+	return s.runStep(ctx, id, r, sc, key, argv...)
+}
+
+// runStep is run without the permission, for a step of an operation that was allowed as a whole.
+func (s *Store) runStep(ctx context.Context, id *acl.Identity, r *row, sc script, key string, argv ...any) (scriptReply, error) {
 	stored, err := storedKey(id, key)
 	if err != nil {
 		return nil, err

@@ -42,21 +42,33 @@ func decodeLimit(id *acl.Identity) int64 {
 	return max(id.Sizes.ValueMaxBytes, id.Sizes.ResponseMaxBytes)
 }
 
+// loadLimit is how large a decoded value may be that a write looks at, and perhaps answers with.
+func loadLimit(id *acl.Identity, answered bool) int64 {
+	if answered {
+		return id.Sizes.ResponseMaxBytes
+	}
+	return decodeLimit(id)
+}
+
 // Get reads the value of key. Errors: key_not_found, wrong_type, response_too_large (known before it is loaded),
 // corrupt_value, ttl_too_long.
 func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOptions) (Value, error) {
 	var stored []byte
 	var err error
+	from := newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	if o.Expiry.Mode == NoExpiry {
-		stored, err = s.fetch(ctx, id, rowGet, id.Sizes.ResponseMaxBytes, key)
+		stored, err = s.fetch(ctx, id, rowGet, from, key)
 	} else {
-		stored, err = s.getAndExpire(ctx, id, key, o.Expiry)
+		stored, err = s.getAndExpire(ctx, id, key, o.Expiry, from)
 	}
 	if err != nil {
 		return Value{}, notFound(err)
 	}
 	v := Value{}
-	if v.Data, err = s.decode(id, stored); err != nil {
+	if v.Data, err = decode(stored, from); err != nil {
+		if o.Expiry.Mode != NoExpiry {
+			err = withOutcome(err, Applied)
+		}
 		return Value{}, err
 	}
 	if o.WithTTL {
@@ -68,7 +80,7 @@ func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOpti
 }
 
 // getAndExpire is GETEX. The size is looked at first: a value that cannot be answered keeps its lifetime.
-func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, e Expiry) ([]byte, error) {
+func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, e Expiry, from *budget) ([]byte, error) {
 	if err := rowGetEx.allow(id); err != nil {
 		return nil, err
 	}
@@ -79,10 +91,10 @@ func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, 
 	if err != nil {
 		return nil, err
 	}
-	if size > id.Sizes.ResponseMaxBytes {
-		return nil, errTooLarge(size, id.Sizes.ResponseMaxBytes)
+	if size > from.limit {
+		return nil, errTooLarge(size, from.limit)
 	}
-	return s.fetch(ctx, id, rowGetEx, id.Sizes.ResponseMaxBytes, append([]any{key}, e.args(id.App)...)...)
+	return s.fetch(ctx, id, rowGetEx, from, append([]any{key}, e.args(id.App)...)...)
 }
 
 // ttl is the remaining lifetime of a key that was just read; the row is that of the read, which the caller may run.
@@ -108,9 +120,19 @@ func (s *Store) ttl(ctx context.Context, id *acl.Identity, key string, e Expiry)
 	return max(ms, -1), fail
 }
 
-// decode opens a stored value; its *Error becomes a plain error that is nil when there is none.
-func (s *Store) decode(id *acl.Identity, stored []byte) ([]byte, error) {
-	data, err := decodeValue(stored, decodeLimit(id))
+// decode opens a stored value whose bytes were taken from a budget; what it grows by is taken from it too. Errors:
+// response_too_large, overloaded, corrupt_value.
+func decode(stored []byte, from *budget) ([]byte, error) {
+	if length, envelope := storedLength(stored, int64(len(stored))); envelope {
+		switch from.take(length - int64(len(stored))) {
+		case overCap:
+			return nil, errTooLarge(length, from.limit)
+		case overloaded:
+			return nil, errOverloaded(false)
+		case granted:
+		}
+	}
+	data, err := decodeValue(stored, from.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -212,8 +234,9 @@ func (s *Store) setByScriptAs(ctx context.Context, id *acl.Identity, as *row, ke
 // swap writes only over the value that it has read: it compares the decoded value with the condition here, and the
 // script writes only if the stored bytes are still the ones read; otherwise it reads again.
 func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions) (*Value, error) {
+	from := newBudget(ctx, loadLimit(id, o.ReturnPrevious))
 	for {
-		old, err := s.readForSwap(ctx, id, key)
+		old, err := s.readForSwap(ctx, id, rowSet, key, from)
 		if err != nil {
 			return nil, err
 		}
@@ -262,23 +285,20 @@ func (h *held) holds(c Condition) error {
 	return nil
 }
 
-// readForSwap reads a value on behalf of SET.
-func (s *Store) readForSwap(ctx context.Context, id *acl.Identity, key string) (*held, error) {
-	return s.readForSwapAs(ctx, id, rowSet, key)
-}
-
-// readForSwapAs reads a value on behalf of a write that the caller may do; reading is not a permission of its own here.
-func (s *Store) readForSwapAs(ctx context.Context, id *acl.Identity, as *row, key string) (*held, error) {
-	stored, err := s.fetchAs(ctx, id, as, rowGet, decodeLimit(id), key)
+// readForSwap reads a value on behalf of a write that the caller may do; reading is not a permission of its own here.
+// What the last reading took of the budget is given back.
+func (s *Store) readForSwap(ctx context.Context, id *acl.Identity, as *row, key string, from *budget) (*held, error) {
+	from.clear()
+	stored, err := s.fetchAs(ctx, id, as, rowGet, from, key)
 	if errors.Is(err, redis.Nil) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.decode(id, stored)
+	data, err := decode(stored, from)
 	if err != nil {
-		return nil, err
+		return nil, withOutcome(err, NotApplied)
 	}
 	return &held{stored: stored, data: data}, nil
 }
@@ -336,30 +356,24 @@ func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o
 			return nil, err
 		}
 	}
+	from := newBudget(ctx, loadLimit(id, o.ReturnValue))
 	for {
-		stored, err := s.fetchAs(ctx, id, rowUnlink, rowGet, decodeLimit(id), key)
-		if errors.Is(err, redis.Nil) {
-			if len(o.Cond.IfMatch) > 0 {
-				return nil, errUnmet("")
-			}
+		old, err := s.readForSwap(ctx, id, rowUnlink, key, from)
+		if err != nil {
+			return nil, err
+		}
+		if err := old.holds(o.Cond); err != nil {
+			return nil, err
+		}
+		if old == nil {
 			return nil, errKeyNotFound
 		}
-		if err != nil {
-			return nil, err
-		}
-		data, err := s.decode(id, stored)
-		if err != nil {
-			return nil, err
-		}
-		if err := (&held{stored, data}).holds(o.Cond); err != nil {
-			return nil, err
-		}
-		reply, err := s.run(ctx, id, rowUnlink, scriptDelete, key, stored)
+		reply, err := s.run(ctx, id, rowUnlink, scriptDelete, key, old.stored)
 		if err != nil {
 			return nil, err
 		}
 		if reply.status() == statusDone {
-			return &Value{Data: data}, nil
+			return old.value(), nil
 		}
 		if err := raced(ctx); err != nil {
 			return nil, err
