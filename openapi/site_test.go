@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/slotgate/slotgate/openapi"
+	"github.com/slotgate/slotgate/openapi/openapitest"
 )
 
 var problems = []openapi.Problem{
@@ -192,5 +193,25 @@ func TestProblemPagesExplainAndEscape(t *testing.T) {
 	}
 	if w := get(t, h, "/docs/no-such-file"); w.Code != http.StatusNotFound {
 		t.Errorf("an unknown asset: status %d, want 404", w.Code)
+	}
+}
+
+func TestPagesAreWhatTheDocumentSays(t *testing.T) {
+	server := httptest.NewServer(siteHandler(newSite(t)))
+	defer server.Close()
+	client := &http.Client{Transport: openapitest.Transport(t, server.Client().Transport)}
+	for _, path := range []string{"/openapi.yaml", "/openapi.json", "/docs", "/docs/reference", "/docs/swagger-ui.css", "/problems/key_not_found"} {
+		for _, tag := range []string{`"other"`, "*"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("If-None-Match", tag)
+			resp, err := client.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = resp.Body.Close()
+		}
 	}
 }
