@@ -373,3 +373,15 @@ func heap() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.HeapAlloc
 }
+
+func TestABadKeyIsNamedByItsPlaceInTheRequest(t *testing.T) {
+	s, ctx, id := newStore(t, clustertest.Shared(t)), testContext(t), newApp(t)
+	keys := []string{"a", "a", ""}
+	_, fromDelete := s.MDelete(ctx, id, keys)
+	_, fromExists := s.MExists(ctx, id, keys)
+	for _, err := range []error{fromDelete, fromExists} {
+		if e := wantCode(t, err, store.CodeInvalidKey); e.Fields[0].Pointer != "/keys/2" {
+			t.Errorf("%+v", e.Fields)
+		}
+	}
+}

@@ -43,6 +43,13 @@ func (s *Store) SetRange(ctx context.Context, id *acl.Identity, key string, offs
 	if err := s.checkEdit(id, rowSetRange, key, int64(len(data)), Expiry{}); err != nil {
 		return 0, err
 	}
+	if len(data) == 0 {
+		length, err := s.lengthAs(ctx, id, rowSetRange, key)
+		if errors.Is(err, errKeyNotFound) {
+			return 0, nil
+		}
+		return length, err
+	}
 	return s.edit(ctx, id, rowSetRange, key, edit{
 		script: scriptSetRange,
 		argv:   []any{data, envelopeMagic, offset, id.App.DefaultTTLMS, id.App.MaxTTLMS},

@@ -82,6 +82,12 @@ type FlagItem struct {
 // MDelete removes many keys of any type. A key named twice is removed once: the first is answered as deleted, the
 // others as not. Errors: forbidden, invalid_key.
 func (s *Store) MDelete(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
+	if err := rowUnlink.allow(id); err != nil {
+		return nil, err
+	}
+	if err := checkKeys(id, keys); err != nil { // here, where their places are still those of the request
+		return nil, err
+	}
 	first := firstOf(keys)
 	unique := make([]string, 0, len(keys))
 	place := make([]int, len(keys))
@@ -134,6 +140,15 @@ func firstOf(keys []string) map[string]int {
 	return first
 }
 
+func checkKeys(id *acl.Identity, keys []string) *Error {
+	for i, key := range keys {
+		if err := checkKey(id, key); err != nil {
+			return atItem(err, "/keys", i, "")
+		}
+	}
+	return nil
+}
+
 // newBatch checks the permission once and every key before anything is sent.
 func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error) {
 	if err := r.allow(id); err != nil {
@@ -142,13 +157,12 @@ func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error
 	if len(keys) == 0 {
 		return nil, Invalid("/keys", "no keys; name at least one")
 	}
+	if err := checkKeys(id, keys); err != nil {
+		return nil, err
+	}
 	b := &batch{store: s, id: id, row: r, items: make([]item, len(keys))}
 	for i, key := range keys {
-		stored, err := storedKey(id, key)
-		if err != nil {
-			return nil, atItem(err, "/keys", i, "")
-		}
-		b.items[i].key = stored
+		b.items[i].key = id.Prefix + key
 	}
 	var err *Error
 	if b.cluster, err = s.clusters.get(id.App.Cluster); err != nil {

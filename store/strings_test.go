@@ -448,3 +448,16 @@ func TestNothingIsSentForABadRequest(t *testing.T) {
 		})
 	}
 }
+
+func TestSetRangeOfNothingTellsTheDecodedLength(t *testing.T) {
+	s, ctx, id := newStore(t, clustertest.Shared(t)), testContext(t), newApp(t)
+	must[store.SetResult](t)(s.Set(ctx, id, "compressed", make([]byte, 10_000), store.SetOptions{}))
+	must[store.SetResult](t)(s.Set(ctx, id, "escaped", []byte("\xffSGV\x01"), store.SetOptions{}))
+	for key, want := range map[string]int64{"compressed": 10_000, "escaped": 5, "absent": 0} {
+		if n := must[int64](t)(s.SetRange(ctx, id, key, 9, nil)); n != want {
+			t.Errorf("%s: %d bytes, want %d", key, n, want)
+		}
+	}
+	_, err := s.KeyInfo(ctx, id, "absent", false)
+	wantCode(t, err, store.CodeKeyNotFound)
+}

@@ -5,7 +5,6 @@ local key, data, magic, offset = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3])
 local default, max = tonumber(ARGV[4]), tonumber(ARGV[5])
 local size = redis.call('STRLEN', key)
 local exists = size > 0 or redis.call('EXISTS', key) == 1
-if #data == 0 then return {1, size} end
 if offset < #magic then return {-10} end
 if redis.call('GETRANGE', key, 0, #magic - 1) == magic then return {-10} end
 if exists then
