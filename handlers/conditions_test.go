@@ -77,6 +77,9 @@ func TestWeakTagsStayInIfMatch(t *testing.T) {
 
 func TestReadConditionComparesWeakly(t *testing.T) {
 	l, err := readCondition(http.Header{"If-None-Match": {`"x", W/"a"`}})
+	if any, err := readCondition(http.Header{"If-None-Match": {"*"}}); err != nil || !any.matchesWeakly(`"a"`) {
+		t.Errorf("*: %+v, %v", any, err)
+	}
 	if err != nil || !l.matchesWeakly(`"a"`) || l.matchesWeakly(`"b"`) || (tagList{}).matchesWeakly(`"a"`) {
 		t.Errorf("%+v, %v", l, err)
 	}

@@ -63,7 +63,7 @@ func decodeValue(text []byte, enc valueEncoding, maxBytes int64, pointer string)
 		if err != nil || bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0 { // Decode skips line ends
 			return nil, store.Invalid(pointer, "must be base64, standard alphabet, padded")
 		}
-		value = value[:n:n]
+		value = value[:n]
 	}
 	if int64(len(value)) > maxBytes {
 		return nil, tooLarge(store.CodeValueTooLarge, pointer, maxBytes)
