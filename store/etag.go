@@ -56,3 +56,8 @@ func errUnmet(etag string) *Error {
 	e.ETag = etag
 	return e
 }
+
+// errUnmetUnseen is the answer to a caller who may not read, or when the value cannot be read.
+func errUnmetUnseen() *Error {
+	return NewError(CodePreconditionFailed, "the condition on the key is not met")
+}

@@ -78,17 +78,17 @@ func (s *Store) Expire(ctx context.Context, id *acl.Identity, key string, e Expi
 	if !ok {
 		return false, 0, Invalid("/when", "unknown condition; it must be nx, xx, gt or lt")
 	}
-	if err := rowPExpire.allow(id); err != nil {
+	r := rowPExpire
+	if e.Mode == ExpireAt {
+		r = rowPExpireAt
+	}
+	if err := r.allow(id); err != nil {
 		return false, 0, err
 	}
 	if err := e.check(id.App, s.now()); err != nil {
 		return false, 0, err
 	}
-	command := "PEXPIRE"
-	if e.Mode == ExpireAt {
-		command = "PEXPIREAT"
-	}
-	return s.expire(ctx, id, rowPExpire, key, command, strconv.FormatInt(e.Millis, 10), word)
+	return s.expire(ctx, id, r, key, strconv.FormatInt(e.Millis, 10), word)
 }
 
 // Persist removes the expiry of a key; a key without one stays as it is. Errors: key_not_found, ttl_required.
@@ -99,12 +99,13 @@ func (s *Store) Persist(ctx context.Context, id *acl.Identity, key string) error
 	if id.App.MaxTTLMS > 0 {
 		return ttlProblem(statusTTLRequired, id.App)
 	}
-	_, _, err := s.expire(ctx, id, rowPersist, key, "PERSIST", "0", "")
+	_, _, err := s.expire(ctx, id, rowPersist, key, "0", "")
 	return err
 }
 
-func (s *Store) expire(ctx context.Context, id *acl.Identity, r *row, key, command, ms, when string) (bool, int64, error) {
-	reply, err := s.run(ctx, id, r, scriptExpire, key, command, ms, when)
+// expire runs the command of the row r, as the script knows it by the same name.
+func (s *Store) expire(ctx context.Context, id *acl.Identity, r *row, key, ms, when string) (bool, int64, error) {
+	reply, err := s.run(ctx, id, r, scriptExpire, key, r.name, ms, when)
 	if err != nil {
 		return false, 0, err
 	}

@@ -240,7 +240,7 @@ func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored [
 		if err != nil {
 			return nil, err
 		}
-		if err := old.holds(o.Cond); err != nil {
+		if err := old.holds(id, o.Cond); err != nil {
 			return nil, err
 		}
 		cond := "cas"
@@ -274,12 +274,16 @@ func (h *held) value() *Value {
 	return &Value{Data: h.data}
 }
 
-// holds is nil if the condition is met by the value.
-func (h *held) holds(c Condition) error {
+// holds is nil if the condition is met by the value. The error tells the ETag, which for a short value is as good as the
+// value itself, only to a caller who may read.
+func (h *held) holds(id *acl.Identity, c Condition) error {
 	switch {
 	case h == nil && len(c.IfMatch) > 0:
 		return errUnmet("")
 	case h != nil && (c.IfNoneMatch || c.byValue() && !c.matches(ETag(h.data))):
+		if rowGet.allow(id) != nil {
+			return errUnmetUnseen()
+		}
 		return errUnmet(ETag(h.data))
 	}
 	return nil
@@ -318,7 +322,7 @@ func (s *Store) unmet(ctx context.Context, id *acl.Identity, key string) error {
 	} else if errors.Is(err, errKeyNotFound) {
 		return errUnmet("")
 	}
-	return NewError(CodePreconditionFailed, "the condition on the key is not met")
+	return errUnmetUnseen()
 }
 
 // DeleteOptions change what a delete does.
@@ -362,7 +366,7 @@ func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o
 		if err != nil {
 			return nil, err
 		}
-		if err := old.holds(o.Cond); err != nil {
+		if err := old.holds(id, o.Cond); err != nil {
 			return nil, err
 		}
 		if old == nil {

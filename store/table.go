@@ -69,6 +69,7 @@ var (
 	rowType        = mustRow("TYPE")
 	rowPTTL        = mustRow("PTTL")
 	rowPExpire     = mustRow("PEXPIRE")
+	rowPExpireAt   = mustRow("PEXPIREAT")
 	rowPersist     = mustRow("PERSIST")
 	rowObject      = mustRow("OBJECT")
 	rowMemory      = mustRow("MEMORY")
