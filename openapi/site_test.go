@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -177,6 +178,24 @@ func TestReferenceLinksLeadSomewhere(t *testing.T) {
 		if id, _, _ := strings.Cut(part, `"`); !ids[id] {
 			t.Errorf("a link leads to #%s, which is nowhere", id)
 		}
+	}
+}
+
+// A reader who goes from heading to heading must not miss a level.
+func TestReferenceHeadingsAreNested(t *testing.T) {
+	page := get(t, newSite(t).Reference(), "/docs/reference").Body.String()
+	level, titles := 0, 0
+	for _, m := range regexp.MustCompile(`<h([1-6])[ >]`).FindAllStringSubmatch(page, -1) {
+		next := int(m[1][0] - '0')
+		if next > level+1 {
+			t.Errorf("a heading of level %d follows one of level %d", next, level)
+		}
+		if level = next; level == 1 {
+			titles++
+		}
+	}
+	if titles != 1 || !strings.Contains(page, `<html lang="en">`) {
+		t.Errorf("%d titles, or no language", titles)
 	}
 }
 
