@@ -35,7 +35,6 @@ type timing struct {
 	started time.Time
 	parent  context.Context // the request's, without the deadline
 	cancel  context.CancelFunc
-	writer  http.ResponseWriter // nil: no body expected
 }
 
 // Deadline gives the request's context an end, and the connection one for reading the body.
@@ -47,8 +46,6 @@ func Deadline(cfg DeadlineConfig, clock Clock) gin.HandlerFunc {
 	if cfg.Body <= 0 {
 		cfg.Body = defaultBodyTimeout
 	}
-	// The connection's read deadline also ends the watch for a client that goes away, and with it the request; see bodyRead.
-	cfg.Body = max(cfg.Body, 2*cfg.Default)
 	return func(c *gin.Context) {
 		limit, err := deadlineOf(c.Request.Header[headerDeadline], cfg.Default)
 		if err != nil {
@@ -59,8 +56,7 @@ func Deadline(cfg DeadlineConfig, clock Clock) gin.HandlerFunc {
 		now := clock()
 		r.timing = timing{clock: clock, limit: limit, started: now, parent: r.Context}
 		if c.Request.Body == &r.body {
-			r.timing.writer = c.Writer
-			// Not every writer can (a test's recorder); the server's own ReadTimeout holds anyway.
+			// net/http takes it off again at the body's end. Not every writer can (a test's recorder); the server's ReadTimeout holds anyway.
 			_ = http.NewResponseController(c.Writer).SetReadDeadline(now.Add(cfg.Body))
 		}
 		r.Context, r.timing.cancel = context.WithDeadline(r.timing.parent, now.Add(limit))
@@ -69,17 +65,15 @@ func Deadline(cfg DeadlineConfig, clock Clock) gin.HandlerFunc {
 	}
 }
 
-// bodyRead starts the deadline anew when the body took a noticeable part of it. It then also takes the read deadline off the connection:
-// net/http goes on reading there to see the client leave, and would take its passing for that.
+// bodyRead starts the deadline anew when the body took a noticeable part of it.
 func (t *timing) bodyRead(r *request) {
-	if t.writer == nil {
+	if t.cancel == nil { // there is no Deadline in the chain
 		return
 	}
 	now := t.clock()
 	if now.Sub(t.started) < t.limit/slowBody {
 		return
 	}
-	_ = http.NewResponseController(t.writer).SetReadDeadline(time.Time{})
 	t.cancel()
 	r.Context, t.cancel = context.WithDeadline(t.parent, now.Add(t.limit))
 }

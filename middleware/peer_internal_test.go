@@ -30,6 +30,7 @@ func TestPeer(t *testing.T) {
 		"IPv6 in brackets with a port":               {"[fd00::1]:5", proxies, []string{"[2001:db8::1]:99"}, "2001:db8::1"},
 		"IPv6 in brackets":                           {"[fd00::1]:5", proxies, []string{"[2001:db8::1]"}, "2001:db8::1"},
 		"IPv4 mapped into IPv6":                      {"[::ffff:10.0.0.1]:5", proxies, []string{"::ffff:1.1.1.1"}, "1.1.1.1"},
+		"a chain of endless proxies is cut":          {"10.0.0.1:5", proxies, []string{"1.1.1.1" + strings.Repeat(", 10.0.0.2", 2*maxHops)}, "10.0.0.2"},
 		"a zone is dropped":                          {"[fe80::1%eth0]:5", nil, nil, "fe80::1"},
 	} {
 		req := &http.Request{RemoteAddr: c.remote, Header: http.Header{}}
