@@ -54,10 +54,10 @@ clients: ## generate the Go and the Python client from the document and run the 
 tour: ## run the README's curl lines against a gateway of their own
 	deploy/tour
 
-bench: ## the gateway beside webdis, nginx+Lua and Gin hello (four minutes)
-	deploy/bench/run
+bench: ## the gateway beside webdis, nginx+Lua and Gin hello (four minutes); BENCHFLAGS='-h' for its switches
+	deploy/bench/run $(BENCHFLAGS)
 
-bench-short: ## the same, coarser (under a minute); BENCHFLAGS='-ops get' for less
+bench-short: ## the same, coarser (under a minute)
 	deploy/bench/run -rounds 3 -round 500ms -warm 200ms $(BENCHFLAGS)
 
 bench-against: ## this tree beside the commit BASE (HEAD), as bench-short

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -118,6 +120,36 @@ func TestBuildsAreComparedWithTheFirst(t *testing.T) {
 	}
 	if got, want := *res.Rows[2].BuildRatio, (spread{Median: 1.25, Min: 1, Max: 1.5}); got != want {
 		t.Errorf("the second build is at %+v of the first, want %+v", got, want)
+	}
+}
+
+func TestReadmeTablesAreReplaced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "README.md")
+	text := "before\n" + readmeBegin + "old\n" + readmeEnd + "\nafter\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	res := newResults(options{Rounds: 2})
+	res.Rows = []*rowResult{{Op: opGet, Name: baseDoor, Rounds: cpuRounds(10, 10)}, {Op: opGet, Name: "slotgate", Rounds: cpuRounds(20, 30)}}
+	res.summarize()
+	if err := res.writeReadme(path); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"before\n" + readmeBegin, "| | GET |\n|---|---|\n", "| slotgate | 2.50 (2.00–3.00) |\n", readmeEnd + "\nafter\n"} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("the file lacks %q:\n%s", want, got)
+		}
+	}
+	if strings.Contains(string(got), "old") {
+		t.Error("the old table is still there")
+	}
+	res.Rows[0].Errors = 1
+	if err := res.writeReadme(path); err == nil {
+		t.Error("an invalid run is published")
 	}
 }
 

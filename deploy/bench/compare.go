@@ -53,6 +53,9 @@ func compare(ctx context.Context, o options, stdout, stderr io.Writer) (err erro
 			return err
 		}
 	}
+	if o.Readme != "" {
+		return res.writeReadme(o.Readme)
+	}
 	return res.invalid()
 }
 

@@ -73,6 +73,7 @@ type options struct {
 	ValueSize  int           // bytes per value
 	Seed       uint64        // of the values, the picked keys and the order of the rows
 	Save       string        // path of results.json; empty writes none
+	Readme     string        // Markdown file whose performance tables are replaced; empty touches none
 }
 
 func parseOptions(args []string, stderr io.Writer) (options, error) {
@@ -96,6 +97,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	f.IntVar(&o.ValueSize, "value", 100, "bytes per value")
 	f.Uint64Var(&o.Seed, "seed", 1, "seed of values, keys and the order of the rows")
 	f.StringVar(&o.Save, "save", "", "write the results as JSON to this `file` (schema: deploy/bench/README.md)")
+	f.StringVar(&o.Readme, "readme", "", "replace the performance tables in this Markdown `file`")
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}

@@ -1,0 +1,63 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// The README's performance tables stand between these lines.
+const (
+	readmeBegin = "<!-- bench:begin -->\n"
+	readmeEnd   = "<!-- bench:end -->"
+)
+
+// writeReadme replaces the performance tables in a Markdown file. An invalid run changes nothing.
+func (res *results) writeReadme(path string) error {
+	if err := res.invalid(); err != nil {
+		return err
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	before, rest, ok := strings.Cut(string(text), readmeBegin)
+	_, after, ok2 := strings.Cut(rest, readmeEnd)
+	if !ok || !ok2 {
+		return fmt.Errorf("%s lacks the lines %q and %q", path, strings.TrimSpace(readmeBegin), readmeEnd)
+	}
+	return os.WriteFile(path, []byte(before+readmeBegin+res.markdown()+readmeEnd+after), 0o644)
+}
+
+// markdown is the ratios, and below them the figures behind them.
+func (res *results) markdown() string {
+	var b strings.Builder
+	head := "| | " + strings.Join(res.opTitles(), " | ") + " |\n|---" + strings.Repeat("|---", len(res.ops())) + "|\n"
+	b.WriteString(head)
+	res.markdownRows(&b, func(row *rowResult) string {
+		return fmt.Sprintf("%.2f (%.2f–%.2f)", row.CPURatio.Median, row.CPURatio.Min, row.CPURatio.Max)
+	})
+	fmt.Fprintf(&b, "\nThe same run: CPU microseconds of the HTTP server + of Redis per request; requests per second; p50 / p99 in ms.\n\n%s", head)
+	res.markdownRows(&b, func(row *rowResult) string {
+		return fmt.Sprintf("%.0f + %.0f us; %.0f/s; %.1f / %.1f", row.CPUUS.Median, row.BackendUS.Median, row.RPS.Median, row.P50MS, row.P99MS)
+	})
+	fmt.Fprintf(&b, "\n%s, %d cores shared by servers, Redis and load generator; median (least–greatest) of %d shuffled rounds of %d ms.\n",
+		res.Started.Format("2006-01-02"), res.CPUs, res.Options.Rounds, res.Options.RoundMS)
+	return b.String()
+}
+
+func (res *results) markdownRows(b *strings.Builder, cell func(*rowResult) string) {
+	for _, name := range res.names() {
+		fmt.Fprintf(b, "| %s |", name)
+		for _, op := range res.ops() {
+			text := "–"
+			if row := res.find(op, name); row != nil {
+				text = cell(row)
+			}
+			fmt.Fprintf(b, " %s |", text)
+		}
+		b.WriteString("\n")
+	}
+}
