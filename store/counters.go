@@ -15,6 +15,9 @@ type AddOptions struct {
 	Min, Max  *Number // a step that would leave them is refused; nil = unbounded
 }
 
+// errNoInteger is what a broken node earns.
+var errNoInteger = errors.New("store: INCRBY returned no integer")
+
 // plain says whether INCRBY alone does it.
 func (o AddOptions) plain(app *acl.App) bool {
 	return o.Delta.IsInteger() && o.Expiry.Mode == NoExpiry && o.Min == nil && o.Max == nil && !hasTTLPolicy(app)
@@ -37,7 +40,10 @@ func (s *Store) CounterAdd(ctx context.Context, id *acl.Identity, key string, o 
 			return Int(n), nil
 		}
 		var e *Error
-		if !errors.As(err, &e) || e.Code != CodeNotANumber {
+		if !errors.As(err, &e) {
+			return Number{}, classify(errNoInteger).problem(true, err)
+		}
+		if e.Code != CodeNotANumber {
 			return Number{}, err
 		}
 		// The stored value may be a fraction, which INCRBY refuses and the script adds to.

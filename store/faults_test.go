@@ -161,12 +161,10 @@ func TestALostReplyIsUnknownAndAppliedOnce(t *testing.T) {
 func TestAKilledPrimaryIsReplacedQuickly(t *testing.T) {
 	c := clustertest.Run(t, localcluster.Options{Primaries: 3, Replicas: 1})
 	s, ctx, id := newStore(t, c), testContext(t), newApp(t)
-	raw := foreign(t, c)
 	victim := must[[]*localcluster.Node](t)(c.Primaries(ctx))[0]
 	key := keyAt(t, c, id, victim)
 	must[store.Number](t)(s.CounterAdd(ctx, id, key, store.AddOptions{Delta: store.Int(1)}))
 	replica := must[*localcluster.Node](t)(c.ReplicaOf(ctx, victim))
-	_ = raw
 	victim.Kill()
 	var redisAt, gatewayAt time.Time
 	var wg sync.WaitGroup

@@ -24,6 +24,11 @@ type KeyInfo struct {
 
 // KeyInfo looks at a key. Memory costs Redis more, so it is asked for. Errors: key_not_found.
 func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memory bool) (KeyInfo, error) {
+	if memory {
+		if err := rowMemory.allow(id); err != nil {
+			return KeyInfo{}, err
+		}
+	}
 	c, _, err := s.prepare(id, rowType, key)
 	if err != nil {
 		return KeyInfo{}, err

@@ -30,7 +30,10 @@ type Page struct {
 // Bounds of the work for one page: an app with few keys in a large cluster gets empty pages, not a timeout.
 const (
 	maxScanSteps = 200
-	scanShare    = 2 // a page takes no more than this part of the remaining deadline
+	// A step looks at as many keys as the page lacks, but at 10 or more; while it finds nothing, at twice as many each time,
+	// up to 500 or the page's limit: that is how far a page may overshoot.
+	minStride, maxStride = 10, 500
+	scanShare            = 2 // a page takes no more than this part of the remaining deadline
 )
 
 // List returns a page of the app's keys, in no order. A key that is there all the time is listed; one that comes or
@@ -67,12 +70,13 @@ type scan struct {
 	o       ListOptions
 	shards  []shard
 	at      cursor
+	stride  int // the least COUNT of a step
 	seen    map[string]struct{}
 	keys    []string
 }
 
 func (s *Store) newScan(ctx context.Context, c *cluster, id *acl.Identity, o ListOptions) (*scan, error) {
-	sc := &scan{store: s, cluster: c, id: id, o: o, seen: map[string]struct{}{}}
+	sc := &scan{store: s, cluster: c, id: id, o: o, stride: minStride, seen: map[string]struct{}{}}
 	given := cursor{}
 	if o.Cursor != "" {
 		var err *Error
@@ -131,7 +135,7 @@ func (sc *scan) page(ctx context.Context) (Page, error) {
 
 // step is one SCAN on the current shard.
 func (sc *scan) step(ctx context.Context) error {
-	count := max(sc.o.Limit-len(sc.keys), 10)
+	count := max(sc.o.Limit-len(sc.keys), sc.stride)
 	args := []any{"SCAN", sc.at.redis, "MATCH", matchPattern(sc.id, sc.o.Prefix), "COUNT", count}
 	if sc.o.Type != "" {
 		args = append(args, "TYPE", sc.o.Type)
@@ -156,6 +160,10 @@ func (sc *scan) step(ctx context.Context) error {
 	}
 	for _, stored := range found {
 		sc.add(stored)
+	}
+	// Nothing of the app's is near: larger steps until there is.
+	if sc.stride = minStride; len(found) == 0 {
+		sc.stride = min(2*count, max(sc.o.Limit, maxStride))
 	}
 	if sc.at.redis = next; next == 0 {
 		sc.at.shard++

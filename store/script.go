@@ -5,6 +5,7 @@ import (
 	"crypto/sha1" //nolint:gosec // Redis names scripts by SHA-1
 	"embed"
 	"encoding/hex"
+	"errors"
 
 	"github.com/redis/go-redis/v9"
 
@@ -73,6 +74,9 @@ const (
 	statusRewrite     = -10
 )
 
+// errNoReply is what a broken node earns: every script returns a status.
+var errNoReply = errors.New("store: a script returned nothing")
+
 // run runs a script on the caller's key in place of the command r, whose permission and sizes it needs. EVALSHA is sent
 // once; NOSCRIPT means that it was not executed, and EVAL follows on the same node, which then knows the script.
 func (s *Store) run(ctx context.Context, id *acl.Identity, r *row, sc script, key string, argv ...any) (scriptReply, error) {
@@ -106,7 +110,9 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, r *row, sc script
 		if e != nil {
 			return e
 		}
-		reply, _ = cmd.Val().([]any)
+		if reply, _ = cmd.Val().([]any); len(reply) == 0 {
+			return errNoReply
+		}
 		return nil
 	})
 	return reply, fail

@@ -146,7 +146,7 @@ func (n *embeddedNode) info(section string) string {
 func (n *embeddedNode) answerEncoding(c *server.Peer, key string) {
 	switch kind := n.server.Type(key); kind {
 	case "":
-		c.WriteError("ERR no such key")
+		c.WriteNull()
 	case "string":
 		value, _ := n.server.Get(key)
 		c.WriteBulk(stringEncoding(value))
