@@ -137,6 +137,12 @@ var badRequests = []bad{
 	{"both conditions", "PUT", stringPath, `{"value":"v"}`, []string{"If-None-Match: *", "If-Match: *"}, 422, "validation_failed", "header:If-None-Match"},
 	{"condition of an append", "POST", stringPath + "/append", `{"value":"v"}`, []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
 	{"condition of an add", "POST", countPath + "/add", `{"delta":1}`, []string{"If-None-Match: *"}, 422, "validation_failed", "header:If-None-Match"},
+	{"condition of a batch", "POST", msetPath, `{"items":[{"key":"k","value":"v"}]}`, []string{"If-None-Match: *"}, 422, "validation_failed", "header:If-None-Match"},
+	{"condition of deletes", "POST", "/v1/mdelete", `{"keys":["k"]}`, []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
+	{"condition of a range", "PUT", stringPath + "/range", `{"offset":0,"value":"v"}`, []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
+	{"condition of a range of bytes", "PUT", "/v1/bytes/k/range?offset=0", "v", []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
+	{"condition of an append of bytes", "POST", "/v1/bytes/k/append", "v", []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
+	{"condition of a new TTL", "PUT", "/v1/keys/k/ttl", `{"ttl_ms":5000}`, []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
 	{"condition of a TTL", "DELETE", "/v1/keys/k/ttl", "", []string{"If-Match: *"}, 422, "validation_failed", "header:If-Match"},
 
 	{"value of another type", "GET", "/v1/strings/list", "", nil, 409, "wrong_type", ""},

@@ -77,16 +77,26 @@ func TestBatches(t *testing.T) {
 		a.call(t, "POST", "/v1/mget", `{"keys":["x",`+strings.Join(keys, ",")+`]}`).refused(t, 413, "batch_too_large", "/keys")
 		a.call(t, "POST", "/v1/mset", `{"items":[{"key":"x","value":"x"},`+strings.Join(items, ",")+`]}`).refused(t, 413, "batch_too_large", "/items")
 		a.call(t, "GET", "/v1/strings/x", "").refused(t, 404, "key_not_found", "")
+		page := a.call(t, "GET", "/v1/keys?limit=100000", "").want(t, 200)
+		if n := len(page["items"].([]any)); n < 100 || n > 1500 { // a step of SCAN may find a few more than the 1,000 of a page
+			t.Errorf("a page of %d", n)
+		}
 	})
 	t.Run("each item counts against the quota", func(t *testing.T) {
-		b := g.app(t, func(app *acl.App) {
-			app.Limits = []acl.Limit{{ID: "r", Per: "app", Of: "requests", Limit: 10, PeriodMS: 3600_000, Burst: 10}}
-		})
-		b.call(t, "POST", "/v1/mexists", `{"keys":["1","2","3","4","5"]}`).want(t, 200)
-		b.call(t, "POST", "/v1/mset", `{"items":[{"key":"1","value":"x"},{"key":"2","value":"x"},{"key":"3","value":"x"},{"key":"4","value":"x"},{"key":"5","value":"x"},{"key":"6","value":"x"}]}`).
-			refused(t, 429, "quota_exceeded", "")
-		if n := b.redis.Exists(t.Context(), b.stored("1")).Val(); n != 0 {
-			t.Error("something was written")
+		six := `{"keys":["1","2","3","4","5","6"]}`
+		for path, body := range map[string]string{
+			"/v1/mget": six, "/v1/mexists": six, "/v1/mdelete": six,
+			"/v1/mset": `{"items":[` + strings.Repeat(`{"key":"1","value":"x"},`, 5) + `{"key":"1","value":"x"}]}`,
+		} {
+			b := g.app(t, func(app *acl.App) {
+				app.Limits = []acl.Limit{{ID: "r", Per: "app", Of: "requests", Limit: 10, PeriodMS: 3600_000, Burst: 10}}
+			})
+			b.call(t, "POST", "/v1/mexists", `{"keys":["1","2","3","4","5"]}`).want(t, 200)
+			b.redis.Set(t.Context(), b.stored("1"), "before", 0)
+			b.call(t, "POST", path, body).refused(t, 429, "quota_exceeded", "")
+			if v := b.redis.Get(t.Context(), b.stored("1")).Val(); v != "before" {
+				t.Errorf("%s: something was written: %q", path, v)
+			}
 		}
 	})
 }

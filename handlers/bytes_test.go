@@ -94,6 +94,7 @@ func TestBytes(t *testing.T) {
 			}
 		}
 		a.octets(t, "GET", "/v1/bytes/plain", nil, "Range: bytes=50-", "If-Range: "+etag).refused(t, 416, "range_not_satisfiable", "")
+		a.octets(t, "GET", "/v1/bytes/plain", nil, "Range: bytes=-0", "If-Range: "+etag).refused(t, 416, "range_not_satisfiable", "")
 	})
 	t.Run("a range goes with a condition and a TTL", func(t *testing.T) {
 		a.octets(t, "GET", "/v1/bytes/plain", nil, "Range: bytes=0-1", "If-None-Match: "+etag).want(t, 304)

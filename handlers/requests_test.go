@@ -243,6 +243,19 @@ func TestAllFaultsAreToldAtOnce(t *testing.T) {
 	}
 }
 
+// What is no object at all is not told as well what it lacks.
+func TestNoObjectIsOneFault(t *testing.T) {
+	for op, parse := range parsers {
+		if e, ok := errors.AsType[*store.Error](parse(`[]`)); !ok || len(e.Fields) != 1 {
+			t.Errorf("%s: %+v", op, e)
+		}
+	}
+	_, err := parseMSet([]byte(`{"items":[7]}`), testTerms())
+	if e, ok := errors.AsType[*store.Error](err); !ok || len(e.Fields) != 1 {
+		t.Errorf("an item: %+v", e)
+	}
+}
+
 func TestManyFaultsEndTheReading(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"value":"v"`)
