@@ -11,18 +11,21 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/pipe"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // item is one command of a batch and what became of it.
 type item struct {
-	key   string // stored
-	args  []any  // without the name and the key
-	value []byte // to be encoded in front of args before it is sent; nil = none
-	bulk  bulkReply
-	got   GetItem // what bulk holds, decoded
-	n     int64   // an integer reply
-	err   *Error  // nil = done
-	last  fault   // of the latest try
+	key    string   // the caller's
+	expiry []string // words behind the value
+	value  []byte   // to be encoded before it is sent; nil = none
+	slot   int
+	call   *call   // nil = not made yet, or left to a pipe
+	got    GetItem // what was read, decoded
+	n      int64   // an integer reply
+	err    *Error  // nil = done
+	last   fault   // of the latest try
 }
 
 // batch is many commands of one kind on keys anywhere in the cluster. It promises that result i belongs to item i, that
@@ -67,7 +70,7 @@ func (b *batch) run(ctx context.Context) {
 // knowsTopology makes sure that there is a slot map, once for all items. Without one every item has failed.
 func (b *batch) knowsTopology(ctx context.Context) bool {
 	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() error {
-		_, err := b.cluster.client.MasterForKey(ctx, b.items[0].key)
+		_, err := b.cluster.client.MasterForKey(ctx, slot.Sample(b.items[0].slot))
 		return err
 	})
 	if err == nil {
@@ -97,7 +100,7 @@ func (b *batch) groupByNode(ctx context.Context, todo []int) []nodeItems {
 	byNode := map[*redis.Client]int{}
 	var groups []nodeItems
 	for _, i := range todo {
-		node, err := b.cluster.client.MasterForKey(ctx, b.items[i].key)
+		node, err := b.cluster.client.MasterForKey(ctx, slot.Sample(b.items[i].slot))
 		if err != nil {
 			b.settle(i, newFault(err))
 			continue
@@ -140,7 +143,7 @@ func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
 	}()
 	for i, c := range chunks {
 		dead, gone := b.chunk(ctx, c)
-		b.open(c.items)
+		b.read(c.items)
 		if !gone {
 			continue
 		}
@@ -157,13 +160,7 @@ var errPanic = errors.New("store: panic in a batch")
 // chunk runs one pipeline and what must be repeated of it. gone says that the node could not be reached for any item.
 func (b *batch) chunk(ctx context.Context, c nodeItems) (dead fault, gone bool) {
 	start := time.Now()
-	defer func() { b.cluster.metrics.observe(b.cluster.name, b.row, start) }()
-	release, err := b.cluster.place(ctx, c.node, b.store.cfg.Batch.PerNode)
-	if err != nil {
-		b.settleAll(c.items, newFault(err))
-		return fault{}, false
-	}
-	defer release()
+	defer func() { b.cluster.observe(b.row, start) }()
 	groups, write := []nodeItems{c}, b.row.writes()
 	for attempt := 0; ; attempt++ {
 		var failed []int
@@ -239,6 +236,9 @@ func newFault(err error) fault {
 func (b *batch) settle(i int, f fault) {
 	it := &b.items[i]
 	it.err = nil
+	if it.call != nil {
+		it.n = it.call.out.n
+	}
 	if f.err != nil {
 		it.err = f.problem(b.row.writes(), f.err)
 	}
@@ -252,22 +252,15 @@ func (b *batch) settleAll(items []int, f fault) {
 
 // send sends the items to a node once and returns a fault for each.
 func (b *batch) send(ctx context.Context, g nodeItems) []fault {
-	if b.budget != nil {
-		return b.sendBulk(ctx, g)
-	}
-	pipe := g.node.Pipeline()
-	cmds := make([]onceCmd, len(g.items))
-	for n, i := range g.items {
-		cmds[n] = b.command(ctx, &b.items[i])
-		_ = pipe.Process(ctx, cmds[n])
-	}
-	_, _ = pipe.Exec(ctx) // each command says for itself
 	faults := make([]fault, len(g.items))
+	small, large := b.prepare(g, faults)
+	w := b.cluster.way(g.node)
+	b.sendPart(ctx, w, g, small, true, faults)
+	b.sendPart(ctx, w, g, large, false, faults)
 	var moved []int // positions in g.items
 	for n, i := range g.items {
-		faults[n] = newFault(cmds[n].Err())
-		b.items[i].n, _ = cmds[n].Val().(int64)
-		if redirected(cmds[n].Err()) {
+		if it := &b.items[i]; it.call != nil && redirected(faults[n].err) {
+			b.cluster.metrics.redirected(b.cluster.name, faults[n].err)
 			moved = append(moved, n)
 		}
 	}
@@ -278,14 +271,81 @@ func (b *batch) send(ctx context.Context, g nodeItems) []fault {
 	return faults
 }
 
-// command is a fresh command for an item. Values are encoded here and not where the batch is made: compression is
-// spread over the lanes, and so over the cores.
-func (b *batch) command(ctx context.Context, it *item) onceCmd {
-	args := append(make([]any, 0, len(it.args)+3), b.row.name, it.key)
-	if it.value != nil {
-		args = append(args, encodeValue(it.value, b.id.CompressMinBytes))
+// prepare makes the calls of a first try, and those of another one ready. What is large goes by itself: it would be in
+// the way of others. Values are encoded here and not where the batch is made: compression is spread over the lanes, and
+// so over the cores.
+func (b *batch) prepare(g nodeItems, faults []fault) (small, large []int) {
+	in := &arena{}
+	bytes := 0
+	small = make([]int, 0, len(g.items))
+	for n, i := range g.items {
+		it := &b.items[i]
+		if it.call == nil {
+			cl, err := b.call(it)
+			if err != nil {
+				faults[n] = newFault(err)
+				continue
+			}
+			it.call = cl
+		}
+		it.call.out.reset(b.budget, in)
+		size := it.call.size()
+		if bytes += size; bytes > pipedBatchBytes || !b.cluster.shares(it.call) {
+			bytes -= size
+			large = append(large, n)
+			continue
+		}
+		small = append(small, n)
 	}
-	return onceCmd{redis.NewCmd(ctx, append(args, it.args...)...)}
+	return small, large
+}
+
+// pipedBatchBytes is how much of one chunk shares a pipe, in bytes: 100 values of the size that usual values have.
+const pipedBatchBytes = 64 << 10
+
+// call makes the call of an item.
+func (b *batch) call(it *item) (*call, error) {
+	words := append(make([]string, 0, maxWords), it.key)
+	if it.value != nil {
+		words = append(words, text(encodeValue(it.value, b.id.CompressMinBytes)))
+	}
+	cl, err := newCall(b.id, b.row, append(words, it.expiry...)...)
+	if err != nil {
+		return nil, err
+	}
+	return cl, nil
+}
+
+// sendPart sends some of the items, by their positions, in one pipeline.
+func (b *batch) sendPart(ctx context.Context, w *way, g nodeItems, part []int, share bool, faults []fault) {
+	if len(part) == 0 {
+		return
+	}
+	e := entryPool.Get().(*pipe.Entry)
+	e.Cmds = e.Cmds[:0]
+	for _, n := range part {
+		e.Cmds = append(e.Cmds, b.items[g.items[n]].call.command())
+	}
+	err := b.cluster.exec(ctx, w, e, share)
+	if err != nil && !errors.Is(err, pipe.ErrSaturated) {
+		// The pipe still holds the entry and the calls, and may write to them.
+		for _, n := range part {
+			b.items[g.items[n]].call = nil
+			faults[n] = newFault(err)
+		}
+		return
+	}
+	for c, n := range part {
+		it := &b.items[g.items[n]]
+		if err != nil {
+			faults[n] = newFault(err)
+		} else if r := it.call.out.result(e.Cmds[c].Err()); !errors.Is(r, errOverCap) {
+			faults[n] = newFault(r)
+			b.cluster.large.note(it.call)
+		}
+	}
+	clear(e.Cmds)
+	entryPool.Put(e)
 }
 
 // sendMoved sends the items whose slot has moved through the client that follows redirects, one by one. Its pipelines
@@ -294,76 +354,34 @@ func (b *batch) command(ctx context.Context, it *item) onceCmd {
 // After a connection that fails, the others stay as redirected, and so not sent.
 func (b *batch) sendMoved(ctx context.Context, g nodeItems, moved []int, faults []fault) {
 	for _, n := range moved {
-		it := &b.items[g.items[n]]
-		cmd := b.command(ctx, it)
-		err := b.cluster.client.Process(ctx, cmd)
-		faults[n] = newFault(err)
-		it.n, _ = cmd.Val().(int64)
+		faults[n] = newFault(b.cluster.follow(ctx, b.items[g.items[n]].call))
 		if faults[n].err != nil && faults[n].prefix == "" {
 			return
 		}
 	}
 }
 
-// sendBulk is send for GET: values come straight from the connection, within the budget of the request.
-func (b *batch) sendBulk(ctx context.Context, g nodeItems) []fault {
-	pipe := g.node.Pipeline()
-	cmds := make([]*redis.RawWriteToCmd, len(g.items))
-	for n, i := range g.items {
-		it := &b.items[i]
-		it.bulk.reset(b.budget)
-		cmds[n] = redis.NewRawWriteToCmd(ctx, &it.bulk, b.row.name, it.key)
-		_ = pipe.Process(ctx, cmds[n])
-	}
-	_, _ = pipe.Exec(ctx)
-	faults := make([]fault, len(g.items))
-	var moved []int // positions in g.items
-	for n, i := range g.items {
-		err := b.items[i].bulk.result(cmds[n].Err())
-		if redirected(err) {
-			moved = append(moved, n)
-		} else if !errors.Is(err, errOverCap) {
-			faults[n] = newFault(err)
-		}
-	}
-	if len(moved) > 0 {
-		b.cluster.reload(ctx)
-		b.follow(ctx, g, moved, faults)
-	}
-	return faults
-}
-
-// follow gets the items whose slot has moved through the client that follows redirects.
-func (b *batch) follow(ctx context.Context, g nodeItems, moved []int, faults []fault) {
-	pipe := b.cluster.client.Pipeline()
-	cmds := make([]onceString, len(moved))
-	for m, n := range moved {
-		cmds[m] = onceString{redis.NewStringCmd(ctx, b.row.name, b.items[g.items[n]].key)}
-		_ = pipe.Process(ctx, cmds[m])
-	}
-	_, _ = pipe.Exec(ctx)
-	for m, n := range moved {
-		bulk := &b.items[g.items[n]].bulk
-		bulk.reset(b.budget)
-		if faults[n] = newFault(cmds[m].Err()); faults[n].err == nil && cmds[m].Err() == nil {
-			data, _ := cmds[m].Bytes()
-			bulk.take(data)
+// release gives the calls back, when everything was taken out of them.
+func (b *batch) release() {
+	for i := range b.items {
+		if cl := b.items[i].call; cl != nil {
+			b.items[i].call = nil
+			cl.release()
 		}
 	}
 }
 
-// place waits for one of the node's places for batch chunks, which bound the connections that batches hold.
-func (c *cluster) place(ctx context.Context, node *redis.Client, places int) (release func(), err error) {
-	addr := node.Options().Addr
-	v, ok := c.lanes.Load(addr)
-	if !ok {
-		v, _ = c.lanes.LoadOrStore(addr, make(chan struct{}, places))
+// exec sends an entry to a node. What does not share a pipe waits for one of the node's places, which bound the
+// connections that batches hold.
+func (c *cluster) exec(ctx context.Context, w *way, e *pipe.Entry, share bool) error {
+	if share && w.pipe != nil {
+		return w.do(ctx, e, true)
 	}
-	sem := v.(chan struct{})
 	select {
-	case sem <- struct{}{}:
-		return func() { <-sem }, nil
+	case w.places <- struct{}{}:
+		defer func() { <-w.places }()
+		return w.do(ctx, e, false)
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return pipe.ErrWithdrawn
 	}
 }

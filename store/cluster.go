@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
@@ -18,7 +19,9 @@ type cluster struct {
 	client  *redis.ClusterClient
 	cfg     *Config
 	metrics *metrics
-	lanes   sync.Map // node address -> chan struct{}: places for batch chunks at that node (batch.go)
+	ways    sync.Map // *redis.Client -> *way
+	large   largeKeys
+	took    []prometheus.Observer // time of commands, by the number of their row
 	// lastUse is in unix seconds: exact enough to close a client that nobody has used for minutes.
 	lastUse atomic.Int64
 	// lastReload is in unix nanoseconds.
@@ -31,7 +34,7 @@ const reloadInterval = 200 * time.Millisecond
 
 // newCluster dials nothing: go-redis connects on the first command.
 func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster {
-	c := &cluster{name: name, cfg: cfg, metrics: m}
+	c := &cluster{name: name, cfg: cfg, metrics: m, took: m.observers(name)}
 	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis))
 	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{metrics: m, cluster: name}) })
 	return c
@@ -77,6 +80,11 @@ func (c *cluster) reload(ctx context.Context) {
 	if now-last >= int64(reloadInterval) && c.lastReload.CompareAndSwap(last, now) {
 		c.client.ReloadState(ctx)
 	}
+}
+
+// observe notes how long a command took.
+func (c *cluster) observe(r *row, start time.Time) {
+	c.took[r.number].Observe(time.Since(start).Seconds())
 }
 
 // ClusterConfig says how to reach one Redis Cluster.

@@ -15,9 +15,6 @@ type AddOptions struct {
 	Min, Max  *Number // a step that would leave them is refused; nil = unbounded
 }
 
-// errNoInteger is what a broken node earns.
-var errNoInteger = errors.New("store: INCRBY returned no integer")
-
 // plain says whether INCRBY alone does it.
 func (o AddOptions) plain(app *acl.App) bool {
 	return o.Delta.IsInteger() && o.Expiry.Mode == NoExpiry && o.Min == nil && o.Max == nil && !hasTTLPolicy(app)
@@ -35,13 +32,13 @@ func (s *Store) CounterAdd(ctx context.Context, id *acl.Identity, key string, o 
 		return Number{}, err
 	}
 	if o.plain(id.App) {
-		reply, err := s.do(ctx, id, r, key, o.Delta.String())
-		if n, ok := reply.(int64); ok && err == nil {
-			return Int(n), nil
+		a, err := s.do(ctx, id, r, key, o.Delta.String())
+		if err == nil {
+			return Int(a.n), nil
 		}
 		var e *Error
 		if !errors.As(err, &e) {
-			return Number{}, classify(errNoInteger).problem(true, err)
+			return Number{}, notNone(err, true)
 		}
 		if e.Code != CodeNotANumber {
 			return Number{}, err

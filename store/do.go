@@ -9,114 +9,87 @@ import (
 	"github.com/slotgate/slotgate/acl"
 )
 
-// do runs one command of the table for id and returns go-redis' generic reply; redis.Nil for a nil reply.
-func (s *Store) do(ctx context.Context, id *acl.Identity, r *row, rest ...any) (any, error) {
-	c, args, err := s.prepare(id, r, rest...)
-	if err != nil {
-		return nil, err
-	}
-	var reply any
-	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
-		cmd := onceCmd{redis.NewCmd(ctx, args...)}
-		if r.key > 0 {
-			cmd.SetFirstKeyPos(int8(r.key))
-		}
-		e := c.client.Process(ctx, cmd)
-		reply = cmd.Val()
-		return e
-	})
-	return reply, fail
+// answer is what a command without a large reply said.
+type answer struct {
+	found bool  // not the nil reply
+	n     int64 // an integer
 }
 
-// prepare does all that comes before sending: the permission, the sizes of key and arguments, and the way to the cluster.
-func (s *Store) prepare(id *acl.Identity, r *row, rest ...any) (*cluster, []any, error) {
+// do runs a command of the caller whose reply is small: a status, an integer or nothing. words follow its name.
+func (s *Store) do(ctx context.Context, id *acl.Identity, r *row, words ...string) (answer, error) {
 	if err := r.allow(id); err != nil {
-		return nil, nil, err
+		return answer{}, err
 	}
-	return s.route(id, r, rest...)
-}
-
-// route is prepare without the permission, for a step of an operation that was allowed as a whole.
-func (s *Store) route(id *acl.Identity, r *row, rest ...any) (*cluster, []any, error) {
-	args, err := r.args(id, rest...)
-	if err != nil {
-		return nil, nil, err
+	cl, err := s.send(ctx, id, r, nil, words...)
+	if cl == nil {
+		return answer{}, err
 	}
-	c, err := s.clusters.get(id.App.Cluster)
-	if err != nil {
-		return nil, nil, err
-	}
-	return c, args, nil
+	a := answer{found: cl.out.found, n: cl.out.n}
+	cl.release()
+	return a, err
 }
 
 // fetch runs a command that returns one string and gives its stored bytes, if the budget has room for them. Errors:
 // redis.Nil for an absent key, response_too_large (nothing was loaded), overloaded, or the outcome.
-func (s *Store) fetch(ctx context.Context, id *acl.Identity, r *row, from *budget, rest ...any) ([]byte, error) {
-	return s.fetchAs(ctx, id, r, r, from, rest...)
+func (s *Store) fetch(ctx context.Context, id *acl.Identity, r *row, from *budget, words ...string) ([]byte, error) {
+	return s.fetchAs(ctx, id, r, r, from, words...)
 }
 
 // fetchAs is fetch as a step of the operation whose row is as: that is the permission it needs, and if the operation
 // writes, nothing was written yet when the step fails.
-func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, from *budget, rest ...any) ([]byte, error) {
+func (s *Store) fetchAs(ctx context.Context, id *acl.Identity, as, r *row, from *budget, words ...string) ([]byte, error) {
 	if err := as.allow(id); err != nil {
 		return nil, err
 	}
-	c, args, err := s.route(id, r, rest...)
-	if err != nil {
-		return nil, err
+	cl, fail := s.send(ctx, id, r, from, words...)
+	var data []byte
+	if cl != nil {
+		if err := cl.out.refused(r.writes(), from.limit); err != nil {
+			fail = err
+		}
+		data = cl.out.data
+		cl.release()
 	}
-	b := bulkReply{}
-	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
-		b.reset(from)
-		b.drain = false // nobody waits behind it
-		return c.fetchOnce(ctx, r, args, &b)
-	})
-	if err := b.refused(r.writes(), from.limit); err != nil {
-		fail = err
-	}
-	if as.writes() {
+	if as.writes() && as != r {
 		fail = withOutcome(fail, NotApplied)
 	}
 	if fail != nil {
 		return nil, fail
 	}
-	return b.data, nil
+	return data, nil
 }
 
-// fetchOnce sends the command to the primary of its slot and, if the slot has moved, follows once through the client
-// that knows how to.
-func (c *cluster) fetchOnce(ctx context.Context, r *row, args []any, b *bulkReply) error {
-	node, err := c.client.MasterForKey(ctx, args[r.key].(string))
-	if err != nil {
-		return err
+// send makes a call and runs it until its answer is final. The call, which the caller must release, is nil if there was
+// none to send or if it was left to the pipe.
+func (s *Store) send(ctx context.Context, id *acl.Identity, r *row, from *budget, words ...string) (*call, error) {
+	c, problem := s.clusters.get(id.App.Cluster)
+	if problem != nil {
+		return nil, problem
 	}
-	raw := redis.NewRawWriteToCmd(ctx, b, args...)
-	err = b.result(node.Process(ctx, raw))
-	if err == nil || !redirected(err) {
-		return unlessLarge(err)
+	cl, problem := newCall(id, r, words...)
+	if problem != nil {
+		return nil, problem
 	}
-	c.reload(ctx)
-	*b = bulkReply{budget: b.budget}
-	return unlessLarge(c.followString(ctx, args, b))
+	kept := false
+	err := c.try(ctx, r, s.retries(id, r.writes()), func() (e error) {
+		cl.out.reset(from, nil)
+		cl.out.drain = false // nobody waits behind it, or it is known to be small
+		kept, e = c.once(ctx, cl)
+		if errors.Is(e, errOverCap) {
+			return nil // the caller looks at grant; the node did nothing wrong
+		}
+		return e
+	})
+	if kept {
+		return nil, err
+	}
+	return cl, err
 }
 
-// followString runs the command through redirects. The reply is loaded whole before its size is known; Redis bounds it
-// (proto-max-bulk-len), and slots move rarely.
-func (c *cluster) followString(ctx context.Context, args []any, b *bulkReply) error {
-	cmd := onceString{redis.NewStringCmd(ctx, args...)}
-	err := c.client.Process(ctx, cmd)
-	if err != nil {
-		return err
-	}
-	data, _ := cmd.Bytes()
-	b.take(data)
-	return nil
-}
-
-// unlessLarge hides errOverCap: the caller looks at grant, and the node did nothing wrong.
-func unlessLarge(err error) error {
-	if errors.Is(err, errOverCap) {
-		return nil
+// notNone makes an unexpected nil reply the fault of the node that it is.
+func notNone(err error, write bool) error {
+	if errors.Is(err, redis.Nil) {
+		return verdict{code: CodeBackendError, detail: "the node answered with nothing where there must be something"}.problem(write, err)
 	}
 	return err
 }

@@ -29,11 +29,17 @@ func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memor
 			return KeyInfo{}, err
 		}
 	}
-	c, _, err := s.prepare(id, rowType, key)
+	if err := rowType.allow(id); err != nil {
+		return KeyInfo{}, err
+	}
+	stored, err := storedKey(id, key)
 	if err != nil {
 		return KeyInfo{}, err
 	}
-	stored := id.Prefix + key
+	c, err := s.clusters.get(id.App.Cluster)
+	if err != nil {
+		return KeyInfo{}, err
+	}
 	info := KeyInfo{Slot: slot.Of(stored), HashTag: ownTag(key)}
 	fail := c.try(ctx, rowType, s.retries(id, false), func() error {
 		pipe := c.client.Pipeline()

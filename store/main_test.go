@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -19,6 +20,9 @@ import (
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 )
 
+// coalesceOff runs the whole suite with each command on a connection of its own: go test ./store -args -coalesce-off.
+var coalesceOff = flag.Bool("coalesce-off", false, "send each command by itself")
+
 func TestMain(m *testing.M) {
 	store.LogDriver(slog.New(slog.DiscardHandler))
 	clustertest.Main(m,
@@ -33,6 +37,7 @@ func newStore(t testing.TB, c *localcluster.Cluster, change ...func(*store.Confi
 	cfg := store.Config{
 		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: c.Addrs()}},
 		CursorKey: []byte(strings.Repeat("k", 32)),
+		Coalesce:  store.CoalesceConfig{Off: *coalesceOff},
 	}
 	for _, f := range change {
 		f(&cfg)

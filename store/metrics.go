@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -20,10 +19,7 @@ type metrics struct {
 	errors    *prometheus.CounterVec   // cluster, kind = the error code
 	retries   *prometheus.CounterVec   // cluster
 	redirects *prometheus.CounterVec   // cluster, kind = moved | ask
-	observers sync.Map                 // observerKey -> prometheus.Observer
 }
-
-type observerKey struct{ cluster, command string }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 	m := &metrics{
@@ -47,13 +43,14 @@ func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 	return m
 }
 
-func (m *metrics) observe(cluster string, r *row, start time.Time) {
-	key := observerKey{cluster, r.name}
-	o, ok := m.observers.Load(key)
-	if !ok {
-		o, _ = m.observers.LoadOrStore(key, m.duration.WithLabelValues(cluster, strings.ToLower(r.name)))
+// observers are the histograms of a cluster's commands, by the number of their row: looking one up by labels costs more
+// than observing.
+func (m *metrics) observers(cluster string) []prometheus.Observer {
+	list := make([]prometheus.Observer, len(table))
+	for _, r := range table {
+		list[r.number] = m.duration.WithLabelValues(cluster, strings.ToLower(r.name))
 	}
-	o.(prometheus.Observer).Observe(time.Since(start).Seconds())
+	return list
 }
 
 func (m *metrics) failed(cluster string, v verdict) {
@@ -61,6 +58,9 @@ func (m *metrics) failed(cluster string, v verdict) {
 }
 
 func (m *metrics) retried(cluster string) { m.retries.WithLabelValues(cluster).Inc() }
+
+// redirected counts a redirect of a raw command, which go-redis does not see.
+func (m *metrics) redirected(cluster string, err error) { redirectHook{m, cluster}.count(err) }
 
 // redirectHook counts redirects, which go-redis follows without telling anybody. It changes nothing.
 type redirectHook struct {

@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // GetItem is the answer for one key of MGet.
@@ -23,6 +25,7 @@ func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]Ge
 	}
 	b.budget = newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	b.run(ctx)
+	defer b.release()
 	answers := make([]GetItem, len(keys))
 	for i := range b.items {
 		if answers[i] = b.items[i].got; b.items[i].err != nil {
@@ -32,34 +35,33 @@ func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]Ge
 	return answers, nil
 }
 
-// open decodes what the items have received.
-func (b *batch) open(items []int) {
+// read decodes what the items have received.
+func (b *batch) read(items []int) {
+	if b.budget == nil {
+		return
+	}
 	for _, i := range items {
-		if b.budget != nil {
-			b.items[i].got = b.answer(&b.items[i], decodeLimit(b.id))
+		if it := &b.items[i]; it.err == nil && it.call != nil {
+			it.got = b.answer(&it.call.out)
 		}
 	}
 }
 
 // answer decodes a value; what it grows by also counts against the budget.
-func (b *batch) answer(it *item, limit int64) GetItem {
-	switch {
-	case it.err != nil:
-		return GetItem{Err: it.err}
-	case it.bulk.grant != granted:
-		return GetItem{Err: refusedItem(it.bulk.grant)}
-	case !it.bulk.found:
+func (b *batch) answer(out *reply) GetItem {
+	if out.grant != granted {
+		return GetItem{Err: refusedItem(out.grant)}
+	}
+	if !out.found {
 		return GetItem{}
 	}
-	length, envelope := storedLength(it.bulk.data, it.bulk.size)
-	if envelope {
-		if g := b.budget.take(length - it.bulk.size); g != granted {
-			return GetItem{Err: refusedItem(g)}
-		}
-	}
-	data, err := decodeValue(it.bulk.data, limit)
-	if err != nil {
-		return GetItem{Err: err}
+	data, err := decode(out.data, b.budget)
+	var e *Error
+	switch {
+	case errors.As(err, &e) && e.Code == CodeResponseTooLarge:
+		return GetItem{Err: refusedItem(overCap)}
+	case err != nil:
+		return GetItem{Err: e}
 	}
 	return GetItem{Found: true, Data: data}
 }
@@ -122,6 +124,7 @@ func (s *Store) flags(ctx context.Context, id *acl.Identity, r *row, keys []stri
 		return nil, err
 	}
 	b.run(ctx)
+	defer b.release()
 	answers := make([]FlagItem, len(keys))
 	for i := range b.items {
 		answers[i] = FlagItem{Flag: b.items[i].err == nil && b.items[i].n > 0, Err: b.items[i].err}
@@ -161,8 +164,10 @@ func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error
 		return nil, err
 	}
 	b := &batch{store: s, id: id, row: r, items: make([]item, len(keys))}
+	var stored []byte
 	for i, key := range keys {
-		b.items[i].key = id.Prefix + key
+		stored = append(append(stored[:0], id.Prefix...), key...)
+		b.items[i].key, b.items[i].slot = key, slot.Of(stored)
 	}
 	var err *Error
 	if b.cluster, err = s.clusters.get(id.App.Cluster); err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // SetItem is one key of MSet.
@@ -38,16 +39,20 @@ func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (wr
 	if b.cluster, bad = s.clusters.get(id.App.Cluster); bad != nil {
 		return 0, bad
 	}
+	b.items = make([]item, 0, len(items))
+	var stored []byte
 	for i := range items {
 		if it := &items[i]; place[it.Key] == i {
 			place[it.Key] = len(b.items)
+			stored = append(append(stored[:0], id.Prefix...), it.Key...)
 			b.items = append(b.items, item{
-				key: id.Prefix + it.Key, value: notNil(it.Data), args: it.Expiry.args(id.App),
+				key: it.Key, slot: slot.Of(stored), value: notNil(it.Data), expiry: it.Expiry.words(id.App),
 			})
 			// From here on place is the position in b.items; a later duplicate cannot come, this was the last one.
 		}
 	}
 	b.run(ctx)
+	defer b.release()
 	return b.written(items, place)
 }
 

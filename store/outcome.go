@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/pipe"
 )
 
 // verdict is what an error of go-redis tells about one command that was sent at most once (NoRetry).
@@ -92,6 +94,12 @@ func classifyReply(text string) verdict {
 func classifyTransport(err error) verdict {
 	var op *net.OpError
 	switch {
+	case errors.Is(err, pipe.ErrSaturated):
+		return verdict{code: CodeBackendSaturated, notExecuted: true, detail: "too many commands are waiting for the node"}
+	case errors.Is(err, pipe.ErrWithdrawn):
+		return verdict{code: CodeBackendTimeout, notExecuted: true, reload: true, detail: "the deadline passed before the command was sent"}
+	case errors.Is(err, pipe.ErrAbandoned):
+		return verdict{code: CodeBackendTimeout, reload: true, detail: "the node did not answer in time"}
 	case errors.As(err, &op) && op.Op == "dial":
 		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, unreachable: true, detail: "the node cannot be reached"}
 	case errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted):

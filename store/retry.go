@@ -26,13 +26,13 @@ func (c *cluster) try(ctx context.Context, r *row, retries int, send func() erro
 	for attempt := 0; ; attempt++ {
 		err := send()
 		if err == nil || errors.Is(err, redis.Nil) {
-			c.metrics.observe(c.name, r, start)
+			c.observe(r, start)
 			return err
 		}
 		v := classify(err)
 		c.failed(ctx, v)
 		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !backoff(ctx, attempt) {
-			c.metrics.observe(c.name, r, start)
+			c.observe(r, start)
 			return v.problem(write, err)
 		}
 		c.metrics.retried(c.name)

@@ -19,6 +19,7 @@ type Config struct {
 	Redis    RedisConfig
 	Retries  Retries
 	Batch    BatchConfig
+	Coalesce CoalesceConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
 	// IdleClose: connections to a cluster that no request has used for this long are closed. 0 = 10 minutes.
@@ -95,8 +96,9 @@ func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, 
 	s.metrics = newMetrics(registry, s)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	s.done.Add(1)
-	go func() { defer s.done.Done(); s.closeIdleClusters(ctx) }()
+	for _, work := range []func(context.Context){s.closeIdleClusters, s.sweepPipes} {
+		s.done.Go(func() { work(ctx) })
+	}
 	return s, nil
 }
 

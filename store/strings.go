@@ -94,7 +94,7 @@ func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, 
 	if size > from.limit {
 		return nil, errTooLarge(size, from.limit)
 	}
-	return s.fetch(ctx, id, rowGetEx, from, append([]any{key}, e.args(id.App)...)...)
+	return s.fetch(ctx, id, rowGetEx, from, append([]string{key}, e.words(id.App)...)...)
 }
 
 // ttl is the remaining lifetime of a key that was just read; the row is that of the read, which the caller may run.
@@ -102,22 +102,13 @@ func (s *Store) ttl(ctx context.Context, id *acl.Identity, key string, e Expiry)
 	if e.Mode != NoExpiry {
 		return e.remaining(id.App, s.now()), nil
 	}
-	stored, err := storedKey(id, key)
-	if err != nil {
+	cl, err := s.send(ctx, id, rowPTTL, nil, key)
+	if cl == nil {
 		return 0, err
 	}
-	c, err := s.clusters.get(id.App.Cluster)
-	if err != nil {
-		return 0, err
-	}
-	var ms int64
-	fail := c.try(ctx, rowPTTL, s.retries(id, false), func() error {
-		cmd := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
-		e := c.client.Process(ctx, cmd)
-		ms, _ = cmd.Val().(int64)
-		return e
-	})
-	return max(ms, -1), fail
+	ms := cl.out.n
+	cl.release()
+	return max(ms, -1), notNone(err, false)
 }
 
 // decode opens a stored value whose bytes were taken from a budget; what it grows by is taken from it too. Errors:
@@ -194,15 +185,15 @@ func (s *Store) checkWrite(id *acl.Identity, r *row, key string, size int64, e E
 
 // setPlain is one SET.
 func (s *Store) setPlain(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions) error {
-	args := append(make([]any, 0, 6), key, stored)
-	args = append(args, o.Expiry.args(id.App)...)
+	words := append(make([]string, 0, maxWords), key, text(stored))
+	words = append(words, o.Expiry.words(id.App)...)
 	switch {
 	case o.Cond.IfNoneMatch:
-		args = append(args, "NX")
+		words = append(words, "NX")
 	case o.Cond.mustExist():
-		args = append(args, "XX")
+		words = append(words, "XX")
 	}
-	_, err := s.do(ctx, id, rowSet, args...)
+	_, err := s.do(ctx, id, rowSet, words...)
 	if errors.Is(err, redis.Nil) {
 		return errConditionUnmet
 	}
@@ -340,14 +331,14 @@ func (s *Store) Delete(ctx context.Context, id *acl.Identity, key string, o Dele
 	if o.Cond.byValue() || o.ReturnValue {
 		return s.deleteValue(ctx, id, key, o)
 	}
-	n, err := s.do(ctx, id, rowUnlink, key)
+	removed, err := s.do(ctx, id, rowUnlink, key)
 	if err != nil {
 		return nil, err
 	}
-	if n == int64(0) && o.Cond.mustExist() {
+	if removed.n == 0 && o.Cond.mustExist() {
 		return nil, errUnmet("")
 	}
-	if n == int64(0) {
+	if removed.n == 0 {
 		return nil, errKeyNotFound
 	}
 	return nil, nil

@@ -11,6 +11,8 @@ import (
 // handling of values all come from here and nowhere else.
 type row struct {
 	name   string     // upper case
+	word   any        // the name as go-redis takes it, made once
+	number int        // of the row: the place of its figures
 	arity  int        // Redis' convention, the name counted: n exactly, -n at least
 	key    int        // position of the key in the arguments, the name being 0; 0 = no key
 	class  acl.Class  // the permission class, as Redis' own categories group it
@@ -82,6 +84,7 @@ func makeTable(rows []row) map[string]*row {
 		if t[rows[i].name] != nil {
 			panic("store: two rows for " + rows[i].name)
 		}
+		rows[i].word, rows[i].number = rows[i].name, i
 		t[rows[i].name] = &rows[i]
 	}
 	return t
@@ -113,31 +116,6 @@ func (r *row) allow(id *acl.Identity) *Error {
 		return nil
 	}
 	return NewError(CodeForbidden, fmt.Sprintf("the app key has no permission %s:%s (or commands:%s)", r.class, r.access, r.name))
-}
-
-// args returns the arguments of the command as Redis is to see them: the key prefixed, the rest as given. rest are the
-// arguments without the name; those that are keys must be strings. A wrong count or an unusable key is refused.
-func (r *row) args(id *acl.Identity, rest ...any) ([]any, *Error) {
-	n := len(rest) + 1
-	if n != r.arity && (r.arity > 0 || n < -r.arity) {
-		return nil, NewError(CodeInvalidRequest, "wrong number of arguments for "+r.name)
-	}
-	args := make([]any, n, n+4)
-	args[0] = r.name
-	copy(args[1:], rest)
-	if r.key == 0 {
-		return args, nil
-	}
-	key, ok := rest[r.key-1].(string)
-	if !ok {
-		return nil, NewError(CodeInternal, "a key that is not a string")
-	}
-	stored, err := storedKey(id, key)
-	if err != nil {
-		return nil, err
-	}
-	args[r.key] = stored
-	return args, nil
 }
 
 // writes says whether the command changes data, so that it is sent once.

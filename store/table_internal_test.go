@@ -91,19 +91,20 @@ func TestArityIsChecked(t *testing.T) {
 	id := identity(t, "app", acl.Spread, "*")
 	for _, c := range []struct {
 		row  *row
-		rest []any
+		rest []string
 		ok   bool
 	}{
-		{rowGet, []any{"k"}, true}, {rowGet, nil, false}, {rowGet, []any{"k", "x"}, false},
-		{rowSet, []any{"k", "v"}, true}, {rowSet, []any{"k", "v", "PX", 1}, true}, {rowSet, []any{"k"}, false},
-		{rowObject, []any{"ENCODING", "k"}, true}, {rowObject, []any{"ENCODING"}, false},
+		{rowGet, []string{"k"}, true}, {rowGet, nil, false}, {rowGet, []string{"k", "x"}, false},
+		{rowSet, []string{"k", "v"}, true}, {rowSet, []string{"k", "v", "PX", "1"}, true}, {rowSet, []string{"k"}, false},
+		{rowSet, []string{"k", "v", "PX", "1", "NX", "GET", "too", "many"}, false},
+		{rowObject, []string{"ENCODING", "k"}, true}, {rowObject, []string{"ENCODING"}, false},
 	} {
-		args, err := c.row.args(id, c.rest...)
+		cl, err := newCall(id, c.row, c.rest...)
 		if (err == nil) != c.ok {
 			t.Errorf("%s %v: %v", c.row.name, c.rest, err)
 		}
-		if err == nil && args[c.row.key] != "app:k" {
-			t.Errorf("%s %v became %v", c.row.name, c.rest, args)
+		if err == nil && cl.stored() != "app:k" {
+			t.Errorf("%s %v became %v", c.row.name, c.rest, cl.words)
 		}
 	}
 }
@@ -166,26 +167,30 @@ func FuzzPrefix(f *testing.F) {
 		if err != nil {
 			return
 		}
-		rest := []any{a, b, c}
+		rest := []string{a, b, c}
 		if n := max(r.arity, -r.arity) - 1; n < len(rest) {
 			rest = rest[:n]
 		}
-		args, err := r.args(id, rest...)
+		cl, err := newCall(id, r, rest...)
 		if err != nil {
-			if key, _ := rest[max(r.key, 1)-1].(string); err.Code == CodeInvalidKey && (key == "" || len(key) > 1024) || err.Code == CodeInvalidRequest {
+			if key := rest[max(r.key, 1)-1]; err.Code == CodeInvalidKey && (key == "" || len(key) > 1024) || err.Code == CodeInvalidRequest {
 				return
 			}
 			t.Fatalf("%s %q: %v", name, rest, err)
 		}
-		for i, arg := range args[1:] {
-			want := rest[i]
+		args := cl.generic(t.Context()).Args()
+		if args[0] != r.name || len(args) != len(rest)+1 {
+			t.Fatalf("%s %q became %q", name, rest, args)
+		}
+		for i, want := range rest {
 			if i+1 == r.key {
-				want = id.Prefix + rest[i].(string)
+				want = id.Prefix + want
 			}
-			if arg != want {
-				t.Fatalf("argument %d of %s is %q, want %q", i+1, name, arg, want)
+			if args[i+1] != want || cl.words[i+1] != want {
+				t.Fatalf("word %d of %s is %q, want %q", i+1, name, args[i+1], want)
 			}
 		}
+		cl.release()
 	})
 }
 

@@ -52,19 +52,17 @@ func (e Expiry) check(app *acl.App, now time.Time) *Error {
 	return nil
 }
 
-// args are the words of SET for the expiry; the app's default stands in for none.
-func (e Expiry) args(app *acl.App) []any {
-	switch e.Mode {
-	case ExpireIn:
-		return []any{"PX", e.Millis}
-	case ExpireAt:
-		return []any{"PXAT", e.Millis}
-	case KeepExpiry:
-		return []any{"KEEPTTL"}
-	case NoExpiry:
-		if app.DefaultTTLMS > 0 {
-			return []any{"PX", app.DefaultTTLMS}
-		}
+// words are those of SET and GETEX for the expiry; the app's default stands in for none.
+func (e Expiry) words(app *acl.App) []string {
+	switch {
+	case e.Mode == ExpireIn:
+		return []string{"PX", strconv.FormatInt(e.Millis, 10)}
+	case e.Mode == ExpireAt:
+		return []string{"PXAT", strconv.FormatInt(e.Millis, 10)}
+	case e.Mode == KeepExpiry:
+		return []string{"KEEPTTL"}
+	case app.DefaultTTLMS > 0:
+		return []string{"PX", strconv.FormatInt(app.DefaultTTLMS, 10)}
 	}
 	return nil
 }
