@@ -25,6 +25,7 @@ type Config struct {
 	Limits   Limits             `yaml:"limits"`
 	Redis    Redis              `yaml:"redis"`
 	Batch    Batch              `yaml:"batch"`
+	Coalesce Coalesce           `yaml:"coalesce"`
 	Retries  Retries            `yaml:"retries"`
 	Auth     Auth               `yaml:"auth"`
 	Log      Log                `yaml:"log"`
@@ -95,6 +96,16 @@ type Batch struct {
 	ParallelPerNode int `yaml:"parallel_per_node"`
 	// Most keys in one batch. 5,000 are 50 chunks: they fit into the request's second with room to spare.
 	MaxKeys int `yaml:"max_keys"`
+}
+
+// Coalesce is how callers of the same node share a pipeline, which halves the cost of a request under load.
+type Coalesce struct {
+	// Send each command on a connection of its own instead.
+	Off bool `yaml:"off"`
+	// Most commands in one shared pipeline, and so the most writers that one broken connection leaves with outcome unknown. 256 is what 256 busy connections send at once.
+	MaxBatch int `yaml:"max_batch"`
+	// Most commands waiting for one node; beyond it callers get backend_saturated at once. 4,096 is what a node answers in some 50 ms.
+	MaxQueued int `yaml:"max_queued"`
 }
 
 // Retries is how often the gateway tries again, inside the request's deadline. Writes are repeated only when Redis
@@ -175,10 +186,11 @@ func defaultConfig() Config {
 			PoolTimeoutMS:    100,
 			TopologyReloadMS: 5000,
 		},
-		Batch:   Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
-		Retries: Retries{Read: 3, Write: 3},
-		Auth:    Auth{FailuresPerMinute: 60, Burst: 20},
-		Log:     Log{Level: "info", Sample: 100, SlowMS: 100},
+		Coalesce: Coalesce{MaxBatch: 256, MaxQueued: 4096},
+		Batch:    Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
+		Retries:  Retries{Read: 3, Write: 3},
+		Auth:     Auth{FailuresPerMinute: 60, Burst: 20},
+		Log:      Log{Level: "info", Sample: 100, SlowMS: 100},
 		HTTP: HTTP{
 			MaxConcurrentStreams: 100,
 			ReadHeaderTimeoutMS:  5000,

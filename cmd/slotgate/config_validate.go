@@ -37,6 +37,8 @@ var numberBounds = map[string]bounds{
 	"redis.write_timeout_ms":      {1, oneHourMS},
 	"redis.pool_timeout_ms":       {1, oneHourMS},
 	"redis.topology_reload_ms":    {100, oneHourMS},
+	"coalesce.max_batch":          {1, 10_000},
+	"coalesce.max_queued":         {1, 1_000_000},
 	"batch.chunk":                 {1, 10_000},
 	"batch.parallel_per_request":  {1, 1000},
 	"batch.parallel_per_node":     {1, 1000},

@@ -93,7 +93,8 @@ func openStore(cfg Config, secret acl.Secret, registry prometheus.Registerer, lo
 			WriteTimeout:     milliseconds(cfg.Redis.WriteTimeoutMS),
 			TopologyReload:   milliseconds(cfg.Redis.TopologyReloadMS),
 		},
-		Retries: store.Retries{Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write)},
+		Retries:  store.Retries{Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write)},
+		Coalesce: store.CoalesceConfig{Off: cfg.Coalesce.Off, MaxBatch: cfg.Coalesce.MaxBatch, MaxQueued: cfg.Coalesce.MaxQueued},
 		Batch: store.BatchConfig{
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
