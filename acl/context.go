@@ -20,6 +20,9 @@ func NewContext(ctx context.Context, id *Identity) context.Context {
 	return context.WithValue(ctx, identityKey{}, id)
 }
 
+// ContextKey is the context key of the identity, for contexts that carry it as a field instead of a link. The value is an *Identity.
+func ContextKey() any { return identityKey{} }
+
 // FromContext gives the identity of the caller, nil when nobody was authenticated.
 func FromContext(ctx context.Context) *Identity {
 	id, _ := ctx.Value(identityKey{}).(*Identity)

@@ -40,9 +40,7 @@ func Authenticate(auth Authenticator, cfg AuthConfig) gin.HandlerFunc {
 			refuse(c, cfg.refusal(c, err))
 			return
 		}
-		r := of(c)
-		r.event.Identity = id
-		r.Context = acl.NewContext(r.Context, id)
+		of(c).event.Identity = id
 	}
 }
 

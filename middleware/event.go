@@ -41,7 +41,7 @@ func Events(clock Clock, sinks ...Sink) gin.HandlerFunc {
 	clock = clock.orReal()
 	return func(c *gin.Context) {
 		r := of(c)
-		r.event.Start = clock()
+		r.started(clock)
 		defer func() {
 			r.finish(c, clock())
 			for _, sink := range sinks {
@@ -65,7 +65,7 @@ func (r *request) finish(c *gin.Context, now time.Time) {
 	if e.Status == 0 {
 		e.Status = c.Writer.Status()
 	}
-	if e.Status >= 500 && errors.Is(e.Err, context.Canceled) && r.base.Err() != nil {
+	if e.Status >= 500 && errors.Is(e.Err, context.Canceled) && r.Context.Err() != nil {
 		e.Status = statusClientGone
 	}
 }

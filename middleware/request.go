@@ -2,23 +2,26 @@ package middleware
 
 import (
 	"context"
+	"net/http"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 )
 
-// request is all the gateway knows about one request: it is the request's context, and carries the event, the limits to charge and the
-// body in one allocation, where a chain of context.WithValue and gin's string keys would cost one each.
+// request is all the gateway knows about one request: it is the request's context, and carries the event, the identity, the limits to
+// charge, the deadline, the body and net/http's request in one allocation, where a chain of context.WithValue, context.WithDeadline and
+// gin's string keys would cost one each and more (BenchmarkChain).
 //
-// The embedded context is replaced as the request passes the guards, which is safe because they and the handler run on one goroutine;
-// whoever starts goroutines does so after reading the body. It is never pooled: a goroutine of the Redis client may hold a
-// context longer than its request lives.
+// Its fields are filled as the request passes the guards, which is safe because they and the handler run on one goroutine; whoever
+// starts goroutines does so after reading the body. It is never pooled: a goroutine of the Redis client may hold a context longer than
+// its request lives.
 type request struct {
-	context.Context
+	context.Context // net/http's: ends when the client is gone
 
-	base   context.Context // net/http's: ends when the client is gone
+	http   http.Request // gin's c.Request: net/http's with this context
 	event  Event
 	quota  quota
 	body   body
@@ -37,6 +40,10 @@ func (r *request) Value(key any) any {
 	switch key {
 	case requestKey{}:
 		return r
+	case acl.ContextKey():
+		if r.event.Identity != nil {
+			return r.event.Identity
+		}
 	case store.ChargerKey():
 		if r.quota.app == nil {
 			return nil
@@ -48,21 +55,30 @@ func (r *request) Value(key any) any {
 		}
 		return &r.answer
 	}
-	return r.Context.Value(key)
+	return r.below().Value(key)
 }
 
 // of returns the request's state, made by whichever guard comes first.
 func of(c *gin.Context) *request {
-	if r, ok := c.Request.Context().(*request); ok {
+	ctx := c.Request.Context()
+	if r, ok := ctx.(*request); ok {
 		return r
 	}
-	ctx := c.Request.Context()
 	if r, ok := ctx.Value(requestKey{}).(*request); ok {
 		return r
 	}
-	r := &request{Context: ctx, base: ctx}
-	c.Request = c.Request.WithContext(r)
+	r := &request{Context: ctx}
+	r.http = *c.Request.WithContext(r) // the compiler keeps WithContext's own copy on the stack
+	c.Request = &r.http
 	return r
+}
+
+// started is the moment at which the first guard that asked saw the request: one reading of the clock for all of them.
+func (r *request) started(clock Clock) time.Time {
+	if r.event.Start.IsZero() {
+		r.event.Start = clock()
+	}
+	return r.event.Start
 }
 
 // RequestIDFrom returns the id of the request ctx belongs to, "" when there is none.

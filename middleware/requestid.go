@@ -22,7 +22,7 @@ func RequestID(clock Clock) gin.HandlerFunc {
 		if sent := c.Request.Header[headerRequestID]; len(sent) == 1 && safeRequestID(sent[0]) {
 			id = sent[0]
 		} else {
-			id = newUUIDv7(clock().UnixMilli(), rand.Uint64(), rand.Uint64())
+			id = newUUIDv7(r.started(clock).UnixMilli(), rand.Uint64(), rand.Uint64())
 		}
 		r.event.RequestID = id
 		r.idHeader[0] = id
