@@ -24,8 +24,22 @@ type item struct {
 	call   *call   // nil = not made yet, or left to a pipe
 	got    GetItem // what was read, decoded
 	n      int64   // an integer reply
+	fault  *fault  // of the latest try; nil = none
 	err    *Error  // nil = done
-	last   fault   // of the latest try
+}
+
+// fault is a try that failed.
+type fault struct {
+	verdict
+	err error
+}
+
+// newFault is nil for what is none.
+func newFault(err error) *fault {
+	if err == nil || errors.Is(err, redis.Nil) {
+		return nil
+	}
+	return &fault{classify(err), err}
 }
 
 // batch is many commands of one kind on keys anywhere in the cluster. It promises that result i belongs to item i, that
@@ -42,19 +56,23 @@ type batch struct {
 
 // run executes all items. Failures are in the items.
 //
-// The items are grouped by the node of their slot, cut into chunks, and sent by lanes: goroutines that each work for
-// one node only, so that a node that hangs holds up nothing but its own lanes. A chunk also takes one of the node's
-// places, which all requests share.
+// The items are grouped by the node of their slot and cut into chunks. If there is one chunk for each node, they all
+// go at once; otherwise lanes send them: goroutines that each work for one node only, so that a node that hangs holds
+// up nothing but its own lanes.
 func (b *batch) run(ctx context.Context) {
+	if !b.knowsTopology(ctx) {
+		return
+	}
 	todo := make([]int, len(b.items))
 	for i := range todo {
 		todo[i] = i
 	}
-	if !b.knowsTopology(ctx) {
-		return
-	}
 	groups := b.groupByNode(ctx, todo)
 	if len(groups) == 0 {
+		return
+	}
+	if !b.store.cfg.Coalesce.Off && b.fitsOneWave(groups) {
+		b.wave(ctx, groups)
 		return
 	}
 	lanes := max(b.store.cfg.Batch.PerRequest/len(groups), 1)
@@ -69,8 +87,11 @@ func (b *batch) run(ctx context.Context) {
 
 // knowsTopology makes sure that there is a slot map, once for all items. Without one every item has failed.
 func (b *batch) knowsTopology(ctx context.Context) bool {
+	if _, err := b.cluster.primary(ctx, b.items[0].slot); err == nil {
+		return true
+	}
 	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() error {
-		_, err := b.cluster.client.MasterForKey(ctx, slot.Sample(b.items[0].slot))
+		_, err := b.cluster.primary(ctx, b.items[0].slot)
 		return err
 	})
 	if err == nil {
@@ -89,6 +110,11 @@ func (b *batch) knowsTopology(ctx context.Context) bool {
 	return false
 }
 
+// primary is the client of the node that has a slot.
+func (c *cluster) primary(ctx context.Context, number int) (*redis.Client, error) {
+	return c.client.MasterForKey(ctx, slot.Sample(number))
+}
+
 // nodeItems are the items of one node, by index.
 type nodeItems struct {
 	node  *redis.Client
@@ -97,23 +123,73 @@ type nodeItems struct {
 
 // groupByNode finds the primary of each item of todo. Items without one are settled.
 func (b *batch) groupByNode(ctx context.Context, todo []int) []nodeItems {
-	byNode := map[*redis.Client]int{}
-	var groups []nodeItems
+	groups := make([]nodeItems, 0, 4)
 	for _, i := range todo {
-		node, err := b.cluster.client.MasterForKey(ctx, slot.Sample(b.items[i].slot))
+		node, err := b.cluster.primary(ctx, b.items[i].slot)
 		if err != nil {
-			b.settle(i, newFault(err))
+			b.items[i].fault = newFault(err)
+			b.settle(i)
 			continue
 		}
-		g, ok := byNode[node]
-		if !ok {
-			g = len(groups)
-			byNode[node] = g
-			groups = append(groups, nodeItems{node: node})
+		g := 0
+		for g < len(groups) && groups[g].node != node { // a map costs more for the few nodes of a cluster
+			g++
+		}
+		if g == len(groups) {
+			groups = append(groups, nodeItems{node: node, items: make([]int, 0, len(todo)/max(g+1, 2)+1)})
 		}
 		groups[g].items = append(groups[g].items, i)
 	}
 	return groups
+}
+
+// fitsOneWave says whether each node gets one chunk only.
+func (b *batch) fitsOneWave(groups []nodeItems) bool {
+	for _, g := range groups {
+		if len(g.items) > b.store.cfg.Batch.Chunk {
+			return false
+		}
+	}
+	return true
+}
+
+// wave sends one chunk to each node, all at once and without a goroutine for each. What is not over with that goes on in
+// a goroutine of its own as soon as its node has answered, whatever the other nodes do.
+func (b *batch) wave(ctx context.Context, groups []nodeItems) {
+	start := time.Now()
+	done := make(chan *pipe.Entry, len(groups))
+	rounds := make([]round, len(groups))
+	var more errgroup.Group
+	over := func(r *round) {
+		b.cluster.observe(b.row, start)
+		if r.collect(); r.complete() {
+			b.read(r.items)
+			return
+		}
+		more.Go(func() error {
+			b.guard(r.items, func() { b.goOn(ctx, r); b.read(r.items) })
+			return nil
+		})
+	}
+	waiting := 0
+	for n := range groups {
+		r := &rounds[n]
+		b.begin(r, groups[n])
+		if r.start(ctx, done) {
+			waiting++
+		} else {
+			over(r)
+		}
+	}
+	for range waiting {
+		e := <-done
+		for n := range rounds {
+			if rounds[n].entry == e {
+				over(&rounds[n])
+			}
+		}
+	}
+	_ = more.Wait()
 }
 
 // split cuts a node's items into chunks and deals them to at most lanes lanes.
@@ -131,20 +207,21 @@ func split(g nodeItems, lanes, chunk int) [][]nodeItems {
 	return dealt
 }
 
-// lane sends its chunks one after the other. A panic in it fails its items and nothing else.
+// lane sends its chunks one after the other.
 func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
-	defer func() {
-		if p := recover(); p != nil {
-			b.store.log.Error("panic in a batch", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			for _, c := range chunks {
-				b.settleAll(c.items, fault{verdict: verdict{code: CodeInternal}, err: errPanic})
-			}
-		}
-	}()
 	for i, c := range chunks {
-		dead, gone := b.chunk(ctx, c)
-		b.read(c.items)
-		if !gone {
+		var dead *fault
+		b.guard(c.items, func() {
+			start := time.Now()
+			var r round
+			b.begin(&r, c)
+			r.do(ctx)
+			r.collect()
+			dead = b.goOn(ctx, &r)
+			b.cluster.observe(b.row, start)
+			b.read(c.items)
+		})
+		if dead == nil {
 			continue
 		}
 		// The node cannot be reached, which the chunks behind would find out one by one until the deadline.
@@ -155,209 +232,38 @@ func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
 	}
 }
 
+// guard turns a panic of work into failed items; in a goroutine of ours it would end the process.
+func (b *batch) guard(items []int, work func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			b.store.log.Error("panic in a batch", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
+			for _, i := range items {
+				b.items[i].call = nil // nobody knows who still holds it
+			}
+			b.settleAll(items, &fault{verdict{code: CodeInternal}, errPanic})
+		}
+	}()
+	work()
+}
+
 var errPanic = errors.New("store: panic in a batch")
 
-// chunk runs one pipeline and what must be repeated of it. gone says that the node could not be reached for any item.
-func (b *batch) chunk(ctx context.Context, c nodeItems) (dead fault, gone bool) {
-	start := time.Now()
-	defer func() { b.cluster.observe(b.row, start) }()
-	groups, write := []nodeItems{c}, b.row.writes()
-	for attempt := 0; ; attempt++ {
-		var failed []int
-		var last fault
-		for _, g := range groups {
-			for n, f := range b.send(ctx, g) {
-				if f.err != nil && f.mayRepeat(write) {
-					failed, last = append(failed, g.items[n]), f
-					b.items[g.items[n]].last = f
-					continue
-				}
-				b.settle(g.items[n], f)
-			}
-		}
-		if len(failed) == 0 {
-			return fault{}, false
-		}
-		b.cluster.failed(ctx, last.verdict)
-		failed = b.worthwhile(failed, attempt)
-		if len(failed) == 0 || !backoff(ctx, attempt) {
-			b.settleLast(failed)
-			return last, last.unreachable && b.unreachable(c.items)
-		}
-		b.cluster.metrics.retried(b.cluster.name)
-		groups = b.groupByNode(ctx, failed)
-	}
-}
-
-// worthwhile keeps what may be tried once more after this attempt, and settles the rest.
-func (b *batch) worthwhile(failed []int, attempt int) []int {
-	retries := b.store.retries(b.id, b.row.writes())
-	again := failed[:0]
-	for _, i := range failed {
-		if last := b.items[i].last; attempt < last.tries(retries) {
-			again = append(again, i)
-		} else {
-			b.settle(i, last)
-		}
-	}
-	return again
-}
-
-func (b *batch) settleLast(items []int) {
-	for _, i := range items {
-		b.settle(i, b.items[i].last)
-	}
-}
-
-// unreachable says whether no connection could be made for any of the items.
-func (b *batch) unreachable(items []int) bool {
-	for _, i := range items {
-		if b.items[i].err == nil || !b.items[i].last.unreachable {
-			return false
-		}
-	}
-	return true
-}
-
-// fault is a failed try of one item; the zero value is success.
-type fault struct {
-	verdict
-	err error
-}
-
-func newFault(err error) fault {
-	if err == nil || errors.Is(err, redis.Nil) {
-		return fault{}
-	}
-	return fault{classify(err), err}
-}
-
 // settle gives an item its final answer.
-func (b *batch) settle(i int, f fault) {
+func (b *batch) settle(i int) {
 	it := &b.items[i]
 	it.err = nil
 	if it.call != nil {
 		it.n = it.call.out.n
 	}
-	if f.err != nil {
-		it.err = f.problem(b.row.writes(), f.err)
+	if it.fault != nil {
+		it.err = it.fault.problem(b.row.writes(), it.fault.err)
 	}
 }
 
-func (b *batch) settleAll(items []int, f fault) {
+func (b *batch) settleAll(items []int, f *fault) {
 	for _, i := range items {
-		b.settle(i, f)
-	}
-}
-
-// send sends the items to a node once and returns a fault for each.
-func (b *batch) send(ctx context.Context, g nodeItems) []fault {
-	faults := make([]fault, len(g.items))
-	small, large := b.prepare(g, faults)
-	w := b.cluster.way(g.node)
-	b.sendPart(ctx, w, g, small, true, faults)
-	b.sendPart(ctx, w, g, large, false, faults)
-	var moved []int // positions in g.items
-	for n, i := range g.items {
-		if it := &b.items[i]; it.call != nil && redirected(faults[n].err) {
-			b.cluster.metrics.redirected(b.cluster.name, faults[n].err)
-			moved = append(moved, n)
-		}
-	}
-	if len(moved) > 0 {
-		b.cluster.reload(ctx)
-		b.sendMoved(ctx, g, moved, faults)
-	}
-	return faults
-}
-
-// prepare makes the calls of a first try, and those of another one ready. What is large goes by itself: it would be in
-// the way of others. Values are encoded here and not where the batch is made: compression is spread over the lanes, and
-// so over the cores.
-func (b *batch) prepare(g nodeItems, faults []fault) (small, large []int) {
-	in := &arena{}
-	bytes := 0
-	small = make([]int, 0, len(g.items))
-	for n, i := range g.items {
-		it := &b.items[i]
-		if it.call == nil {
-			cl, err := b.call(it)
-			if err != nil {
-				faults[n] = newFault(err)
-				continue
-			}
-			it.call = cl
-		}
-		it.call.out.reset(b.budget, in)
-		size := it.call.size()
-		if bytes += size; bytes > pipedBatchBytes || !b.cluster.shares(it.call) {
-			bytes -= size
-			large = append(large, n)
-			continue
-		}
-		small = append(small, n)
-	}
-	return small, large
-}
-
-// pipedBatchBytes is how much of one chunk shares a pipe, in bytes: 100 values of the size that usual values have.
-const pipedBatchBytes = 64 << 10
-
-// call makes the call of an item.
-func (b *batch) call(it *item) (*call, error) {
-	words := append(make([]string, 0, maxWords), it.key)
-	if it.value != nil {
-		words = append(words, text(encodeValue(it.value, b.id.CompressMinBytes)))
-	}
-	cl, err := newCall(b.id, b.row, append(words, it.expiry...)...)
-	if err != nil {
-		return nil, err
-	}
-	return cl, nil
-}
-
-// sendPart sends some of the items, by their positions, in one pipeline.
-func (b *batch) sendPart(ctx context.Context, w *way, g nodeItems, part []int, share bool, faults []fault) {
-	if len(part) == 0 {
-		return
-	}
-	e := entryPool.Get().(*pipe.Entry)
-	e.Cmds = e.Cmds[:0]
-	for _, n := range part {
-		e.Cmds = append(e.Cmds, b.items[g.items[n]].call.command())
-	}
-	err := b.cluster.exec(ctx, w, e, share)
-	if err != nil && !errors.Is(err, pipe.ErrSaturated) {
-		// The pipe still holds the entry and the calls, and may write to them.
-		for _, n := range part {
-			b.items[g.items[n]].call = nil
-			faults[n] = newFault(err)
-		}
-		return
-	}
-	for c, n := range part {
-		it := &b.items[g.items[n]]
-		if err != nil {
-			faults[n] = newFault(err)
-		} else if r := it.call.out.result(e.Cmds[c].Err()); !errors.Is(r, errOverCap) {
-			faults[n] = newFault(r)
-			b.cluster.large.note(it.call)
-		}
-	}
-	clear(e.Cmds)
-	entryPool.Put(e)
-}
-
-// sendMoved sends the items whose slot has moved through the client that follows redirects, one by one. Its pipelines
-// follow too, but are not honest (go-redis v9.23.0, setCmdsErr): a command whose second try broke keeps the MOVED of the
-// first, as if it had not been executed, and a context that ends between the two is written over what was answered.
-// After a connection that fails, the others stay as redirected, and so not sent.
-func (b *batch) sendMoved(ctx context.Context, g nodeItems, moved []int, faults []fault) {
-	for _, n := range moved {
-		faults[n] = newFault(b.cluster.follow(ctx, b.items[g.items[n]].call))
-		if faults[n].err != nil && faults[n].prefix == "" {
-			return
-		}
+		b.items[i].fault = f
+		b.settle(i)
 	}
 }
 
@@ -368,20 +274,5 @@ func (b *batch) release() {
 			b.items[i].call = nil
 			cl.release()
 		}
-	}
-}
-
-// exec sends an entry to a node. What does not share a pipe waits for one of the node's places, which bound the
-// connections that batches hold.
-func (c *cluster) exec(ctx context.Context, w *way, e *pipe.Entry, share bool) error {
-	if share && w.pipe != nil {
-		return w.do(ctx, e, true)
-	}
-	select {
-	case w.places <- struct{}{}:
-		defer func() { <-w.places }()
-		return w.do(ctx, e, false)
-	case <-ctx.Done():
-		return pipe.ErrWithdrawn
 	}
 }

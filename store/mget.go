@@ -56,14 +56,14 @@ func (b *batch) answer(out *reply) GetItem {
 		return GetItem{}
 	}
 	data, err := decode(out.data, b.budget)
-	var e *Error
-	switch {
-	case errors.As(err, &e) && e.Code == CodeResponseTooLarge:
-		return GetItem{Err: refusedItem(overCap)}
-	case err != nil:
-		return GetItem{Err: e}
+	if err == nil {
+		return GetItem{Found: true, Data: data}
 	}
-	return GetItem{Found: true, Data: data}
+	var e *Error
+	if errors.As(err, &e) && e.Code == CodeResponseTooLarge {
+		e = refusedItem(overCap)
+	}
+	return GetItem{Err: e}
 }
 
 // refusedItem is the problem of a value that was not kept.

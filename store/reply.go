@@ -153,6 +153,9 @@ func (e replyError) Error() string { return string(e) }
 // RedisError marks it as a reply, not a fault of the connection.
 func (e replyError) RedisError() {}
 
+// errUnanswered is the state of a reply that nobody has written to, though nothing is said to have failed.
+var errUnanswered = errors.New("store: the command was not answered")
+
 // result returns what the command said: nil, redis.Nil, errOverCap, Redis' error or the connection's. err is what
 // go-redis says of the command, which for a pipeline that broke is the same of all, answered or not.
 func (b *reply) result(err error) error {
@@ -161,6 +164,8 @@ func (b *reply) result(err error) error {
 		return errOverCap
 	case err != nil && !b.whole:
 		return err
+	case !b.header && !b.whole:
+		return errUnanswered
 	case b.fault != nil:
 		return b.fault
 	case !b.found:
@@ -194,10 +199,16 @@ func redirected(err error) bool {
 }
 
 // arena is memory for many strings that live and die together. One goroutine at a time may take from it.
-type arena struct{ block []byte }
+type arena struct {
+	block  []byte
+	expect int // bytes of the first block
+}
 
-// arenaBlock holds the values of a chunk of 100 keys of a hundred bytes.
-const arenaBlock = 16 << 10
+// Sizes of an arena in bytes: the first block is for values of the usual size, the next ones are as large as it may be.
+const (
+	expectedValue = 128
+	arenaBlock    = 16 << 10
+)
 
 // take returns n bytes of memory. A nil arena makes each piece anew.
 func (a *arena) take(n int64) []byte {
@@ -205,7 +216,8 @@ func (a *arena) take(n int64) []byte {
 		return make([]byte, n)
 	}
 	if int64(len(a.block)) < n {
-		a.block = make([]byte, arenaBlock)
+		a.block = make([]byte, max(min(int64(a.expect), arenaBlock), n))
+		a.expect = arenaBlock
 	}
 	piece := a.block[:n:n]
 	a.block = a.block[n:]

@@ -51,6 +51,28 @@ func (c *cluster) way(node *redis.Client) *way {
 	return v.(*way)
 }
 
+// place waits for one of the node's places for batch chunks that go by themselves.
+func (w *way) place(ctx context.Context) (release func(), err error) {
+	select {
+	case w.places <- struct{}{}:
+		return func() { <-w.places }, nil
+	default:
+	}
+	var late <-chan time.Time // the context may know its deadline without having a timer for it
+	if deadline, ok := ctx.Deadline(); ok {
+		timer := time.NewTimer(time.Until(deadline))
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case w.places <- struct{}{}:
+		return func() { <-w.places }, nil
+	case <-ctx.Done():
+	case <-late:
+	}
+	return nil, pipe.ErrWithdrawn
+}
+
 // exec is one pipeline; each command holds its own reply.
 func (w *way) exec(ctx context.Context, cmds []redis.Cmder) {
 	if len(cmds) == 1 {

@@ -86,11 +86,12 @@ type Entry struct {
 	ctx      context.Context
 	deadline time.Time
 	state    atomic.Int32
-	done     chan struct{}
+	own      chan *Entry // where Do waits
+	done     chan<- *Entry
 }
 
 // NewEntry makes an entry without commands.
-func NewEntry() *Entry { return &Entry{done: make(chan struct{}, 1)} }
+func NewEntry() *Entry { return &Entry{own: make(chan *Entry, 1)} }
 
 // Exec sends commands in one round trip and fills in their replies. It must return by the context's deadline.
 type Exec func(ctx context.Context, cmds []redis.Cmder)
@@ -127,21 +128,53 @@ func (p *Pipe) Do(ctx context.Context, e *Entry) error {
 		p.alone(ctx, e)
 		return nil
 	}
-	if p.queued+len(e.Cmds) > p.cfg.MaxQueued {
-		p.mu.Unlock()
-		return ErrSaturated
-	}
-	e.state.Store(waiting)
-	p.queue = append(p.queue, e)
-	p.queued += len(e.Cmds)
+	err := p.enqueue(e, e.own)
 	p.mu.Unlock()
-	<-e.done
+	if err != nil {
+		return err
+	}
+	<-e.own
+	return e.Err()
+}
+
+// Start is Do that does not wait: the entry is sent on done, which must have room for it, when it is over, and Err then says
+// what Do would have returned. If Start returns an error, it is over already and nothing is sent.
+func (p *Pipe) Start(ctx context.Context, e *Entry, done chan<- *Entry) error {
+	e.ctx = ctx
+	e.deadline, _ = ctx.Deadline()
+	if e.gone(time.Now()) {
+		return ErrWithdrawn
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	err := p.enqueue(e, done)
+	if err == nil && !p.busy {
+		p.busy = true
+		go p.run()
+	}
+	return err
+}
+
+// Err says how a started entry ended.
+func (e *Entry) Err() error {
 	switch e.state.Load() {
 	case withdrawn:
 		return ErrWithdrawn
 	case abandoned:
 		return ErrAbandoned
 	}
+	return nil
+}
+
+// enqueue puts an entry behind the others. p.mu is held.
+func (p *Pipe) enqueue(e *Entry, done chan<- *Entry) error {
+	if p.queued+len(e.Cmds) > p.cfg.MaxQueued {
+		return ErrSaturated
+	}
+	e.done = done
+	e.state.Store(waiting)
+	p.queue = append(p.queue, e)
+	p.queued += len(e.Cmds)
 	return nil
 }
 
@@ -226,7 +259,7 @@ func (p *Pipe) send(batch []*Entry, cmds []redis.Cmder) (_ []redis.Cmder, until 
 	endless := now.Add(p.cfg.Timeout)
 	for _, e := range batch {
 		if e.gone(now) && e.state.CompareAndSwap(waiting, withdrawn) {
-			e.done <- struct{}{}
+			e.done <- e
 			continue
 		}
 		if !e.state.CompareAndSwap(waiting, sent) {
@@ -251,7 +284,7 @@ func (p *Pipe) finish(batch []*Entry) {
 	p.mu.Unlock()
 	for i, e := range batch {
 		if e.state.CompareAndSwap(sent, answered) {
-			e.done <- struct{}{}
+			e.done <- e
 		}
 		batch[i] = nil
 	}
@@ -277,13 +310,13 @@ func (p *Pipe) Sweep(now time.Time) {
 			continue
 		}
 		p.queued -= len(e.Cmds)
-		e.done <- struct{}{}
+		e.done <- e
 	}
 	clear(p.queue[len(kept):])
 	p.queue = kept
 	for _, e := range p.underWay {
 		if e.late(now) && e.state.CompareAndSwap(sent, abandoned) {
-			e.done <- struct{}{}
+			e.done <- e
 		}
 	}
 }

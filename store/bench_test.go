@@ -1,0 +1,59 @@
+package store_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+)
+
+// The benchmarks run against a real cluster; CPU of the whole process and allocations are what they are for:
+// go test ./store -run xxx -bench . -cpuprofile cpu.out.
+
+func BenchmarkGet(b *testing.B) {
+	for _, off := range []bool{false, true} {
+		for _, callers := range []int{1, 32} {
+			b.Run(fmt.Sprintf("off=%v/callers=%d", off, callers), func(b *testing.B) {
+				s := newStore(b, clustertest.Shared(b), func(c *store.Config) { c.Coalesce.Off = off })
+				id, ctx := newApp(b), b.Context()
+				keys, items := numbered(1000, func(i int) string { return fmt.Sprintf("%0100d", i) })
+				must[int](b)(s.MSet(ctx, id, items))
+				b.ReportAllocs()
+				b.SetParallelism(callers)
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						if _, err := s.Get(ctx, id, keys[i%1000], store.GetOptions{}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
+
+func BenchmarkBatches(b *testing.B) {
+	for _, off := range []bool{false, true} {
+		s := newStore(b, clustertest.Shared(b), func(c *store.Config) { c.Coalesce.Off = off })
+		id, ctx := newApp(b), b.Context()
+		keys, items := numbered(50, func(i int) string { return fmt.Sprintf("%0100d", i) })
+		must[int](b)(s.MSet(ctx, id, items))
+		run := func(name string, batch func() error) {
+			b.Run(fmt.Sprintf("%s/off=%v", name, off), func(b *testing.B) {
+				b.ReportAllocs()
+				b.SetParallelism(16)
+				b.RunParallel(func(pb *testing.PB) {
+					for pb.Next() {
+						if err := batch(); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+		run("mget50", func() error { _, err := s.MGet(ctx, id, keys); return err })
+		run("mset50", func() error { _, err := s.MSet(ctx, id, items); return err })
+	}
+}
