@@ -53,6 +53,14 @@ func parseKeys(src []byte, t *terms) (keysRequest, error) { return parseKeyList(
 func parseGet(src []byte, t *terms) (keysRequest, error) { return parseKeyList(src, t, true) }
 
 func parseKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
+	if r, ok := scanKeyList(src, t, values); ok {
+		return r, nil
+	}
+	return readKeyList(src, t, values)
+}
+
+// readKeyList is parseKeyList for any body.
+func readKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
 	var r keysRequest
 	var list texts
 	given := false
@@ -118,6 +126,14 @@ type msetRequest struct {
 }
 
 func parseMSet(src []byte, t *terms) (msetRequest, error) {
+	if r, ok := scanMSet(src, t); ok {
+		return r, nil
+	}
+	return readMSet(src, t)
+}
+
+// readMSet is parseMSet for any body.
+func readMSet(src []byte, t *terms) (msetRequest, error) {
 	var r msetRequest
 	var keys texts
 	var items []msetItem

@@ -6,8 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -136,37 +134,4 @@ func marshal(v any) string {
 		panic(err)
 	}
 	return b.String()
-}
-
-func BenchmarkParseMSet50(b *testing.B) {
-	var body strings.Builder
-	body.WriteString(`{"items":[`)
-	for i := range 50 {
-		if i > 0 {
-			body.WriteString(",")
-		}
-		body.WriteString(`{"key":"user:4711:` + strconv.Itoa(i) + `","value":"` + strings.Repeat("v", 100) + `"}`)
-	}
-	body.WriteString(`]}`)
-	src := []byte(body.String())
-	terms := &terms{now: noon, keyMaxBytes: 1024, valueMaxBytes: 1 << 20, maxKeys: 5000}
-	b.SetBytes(int64(len(src)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parseMSet(src, terms); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkParseMGet50(b *testing.B) {
-	src := []byte(`{"keys":["user:4711:0"` + strings.Repeat(`,"user:4711:1"`, 49) + `]}`)
-	terms := &terms{now: noon, keyMaxBytes: 1024, valueMaxBytes: 1 << 20, maxKeys: 5000}
-	b.SetBytes(int64(len(src)))
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := parseGet(src, terms); err != nil {
-			b.Fatal(err)
-		}
-	}
 }

@@ -50,6 +50,14 @@ type putRequest struct {
 }
 
 func parsePut(src []byte, t *terms) (putRequest, error) {
+	if r, ok := scanPut(src, t); ok {
+		return r, nil
+	}
+	return readPut(src, t)
+}
+
+// readPut is parsePut for any body.
+func readPut(src []byte, t *terms) (putRequest, error) {
 	var r putRequest
 	var value valueForm
 	var expiry expiryForm
