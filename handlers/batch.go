@@ -47,16 +47,16 @@ type keysRequest struct {
 }
 
 // parseKeys reads a list of keys.
-func parseKeys(src []byte, t *terms) (keysRequest, error) { return parseKeyList(src, t, false) }
+func parseKeys(src []byte, t terms) (keysRequest, error) { return parseKeyList(src, t, false) }
 
 // parseGet reads a list of keys whose values are wanted, in an encoding.
-func parseGet(src []byte, t *terms) (keysRequest, error) { return parseKeyList(src, t, true) }
+func parseGet(src []byte, t terms) (keysRequest, error) { return parseKeyList(src, t, true) }
 
-func parseKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
-	if r, ok := scanKeyList(src, t, values); ok {
+func parseKeyList(src []byte, t terms, values bool) (keysRequest, error) {
+	if r, ok := scanKeyList(src, &t, values); ok {
 		return r, nil
 	}
-	return readKeyList(src, t, values)
+	return readKeyList(src, &t, values)
 }
 
 // readKeyList is parseKeyList for any body.
@@ -125,11 +125,11 @@ type msetRequest struct {
 	keyEncoding keyEncoding
 }
 
-func parseMSet(src []byte, t *terms) (msetRequest, error) {
-	if r, ok := scanMSet(src, t); ok {
+func parseMSet(src []byte, t terms) (msetRequest, error) {
+	if r, ok := scanMSet(src, &t); ok {
 		return r, nil
 	}
-	return readMSet(src, t)
+	return readMSet(src, &t)
 }
 
 // readMSet is parseMSet for any body.

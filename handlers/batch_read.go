@@ -23,22 +23,21 @@ func (a *API) mget(r request) error {
 
 // writeItems answers a batch: the key of each item as the caller sent it and what item adds, which returns false for a problem.
 func writeItems(r *request, keys []string, enc keyEncoding, item func(j *reply, i int) bool) {
-	j := newReply().raw(`{"items":[`)
+	j := r.reply().raw(`{"items":[{`)
 	defer j.release()
 	faults := false
 	for i, key := range keys {
 		if i > 0 {
-			j.raw(",")
+			j.raw(`},{`)
 		}
-		j.raw("{").echoed(key, enc)
+		j.echoed(key, enc)
 		faults = !item(j, i) || faults
-		j.raw("}")
-		if j.flush(r.Writer); j.err != nil {
+		if j.flush(); j.err != nil {
 			return // the client has gone
 		}
 	}
-	j.raw(`],"errors":`).bool(faults).raw("}")
-	j.send(r.Writer)
+	j.raw(`}],"errors":`).bool(faults).raw("}")
+	j.send(r.own())
 }
 
 // got adds what became of one key of an mget. With a problem "found" says nothing; it is there because the member always is.

@@ -21,7 +21,7 @@ func (a *API) mset(r request) error {
 	if err != nil {
 		return asSent(err, set.keyEncoding)
 	}
-	return r.answer(newReply().raw(`{"written":`).int(int64(written)).raw("}"))
+	return r.answer(r.reply().raw(`{"written":`).int(int64(written)).raw("}"))
 }
 
 // asSent turns the keys in the outcomes of a batch back into what the caller wrote.

@@ -65,11 +65,10 @@ func tooLarge(code store.Code, pointer string, maxBytes int64) error {
 
 // jsonContent refuses everything that does not say it is JSON in UTF-8; without this a form on any web page could write.
 func jsonContent(h http.Header) error {
-	text := h.Get("Content-Type")
-	if text == "application/json" {
+	if lines := h["Content-Type"]; len(lines) > 0 && lines[0] == "application/json" {
 		return nil
 	}
-	kind, parameters, err := mime.ParseMediaType(text)
+	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
 	charset, given := parameters["charset"]
 	if err != nil || kind != "application/json" || given && !strings.EqualFold(charset, "utf-8") {
 		return faultAt(store.CodeUnsupportedMediaType, "header:Content-Type", "must be application/json (in UTF-8)")

@@ -23,7 +23,7 @@ func (a *API) getBytes(r request) error {
 		return err
 	}
 	etag := store.ETag(v.Data)
-	r.Header("ETag", etag)
+	r.tag(etag)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
@@ -82,7 +82,7 @@ func (r *request) octetsHeader(length int) {
 	h["Content-Type"] = octetsType
 	h["Content-Disposition"] = attachment
 	h["Accept-Ranges"] = byteUnit
-	h["Content-Length"] = []string{strconv.Itoa(length)}
+	r.own().setLength(h, length)
 }
 
 var (
@@ -101,7 +101,7 @@ func (a *API) headBytes(r request) error {
 		return err
 	}
 	etag := store.ETag(v.Data)
-	r.Header("ETag", etag)
+	r.tag(etag)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
@@ -118,7 +118,7 @@ func (a *API) putBytes(r request) error {
 	if _, err := a.store.Set(r.ctx, r.id, r.key, data, store.SetOptions{Expiry: expiry, Cond: cond}); err != nil {
 		return err
 	}
-	r.Header("ETag", store.ETag(data))
+	r.tag(store.ETag(data))
 	return r.done(http.StatusNoContent)
 }
 

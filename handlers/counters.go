@@ -13,7 +13,7 @@ func (r *reply) number(n store.Number, quoted bool) *reply {
 }
 
 // tagged gives the answer the ETag of a counter, with which it can be set conditionally.
-func (r *request) tagged(n store.Number) { r.Header("ETag", store.ETag([]byte(n.String()))) }
+func (r *request) tagged(n store.Number) { r.tag(store.ETag([]byte(n.String()))) }
 
 // getCounter is GET /v1/counters/{key}.
 func (a *API) getCounter(r request) error {
@@ -26,7 +26,7 @@ func (a *API) getCounter(r request) error {
 		return err
 	}
 	r.tagged(n)
-	return r.answer(newReply().raw(`{"value":`).number(n, quoted).raw("}"))
+	return r.answer(r.reply().raw(`{"value":`).number(n, quoted).raw("}"))
 }
 
 // putCounter is PUT /v1/counters/{key}; it answers what the counter was.
@@ -41,7 +41,7 @@ func (a *API) putCounter(r request) error {
 		return err
 	}
 	r.tagged(put.value)
-	j := newReply().raw(`{"value":`).number(put.value, quoted)
+	j := r.reply().raw(`{"value":`).number(put.value, quoted)
 	if previous != nil {
 		j.raw(`,"previous":`).number(*previous, quoted)
 	}
@@ -62,5 +62,5 @@ func (a *API) addCounter(r request) error {
 	if err != nil {
 		return err
 	}
-	return r.answer(newReply().raw(`{"value":`).number(n, quoted).raw("}"))
+	return r.answer(r.reply().raw(`{"value":`).number(n, quoted).raw("}"))
 }

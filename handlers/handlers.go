@@ -105,7 +105,8 @@ type request struct {
 	query       query
 	key         string // of the path, decoded
 	keyEncoding keyEncoding
-	bad         error // the first fault of what was read; see inputs.go
+	bad         error   // the first fault of what was read; see inputs.go
+	fields      *fields // of the answer
 }
 
 // operation is what a handler is here: it answers, or returns an error having written nothing.
@@ -165,9 +166,22 @@ func (r *request) done(status int) error {
 	return nil
 }
 
-// answer sends the reply and gives its buffer back.
+// reply begins the answer.
+func (r *request) reply() *reply { return newReply(r.Writer) }
+
+// answer sends the reply and gives its buffer back. What the reply was made of is not referred to any more.
 func (r *request) answer(j *reply) error {
-	j.send(r.Writer)
+	j.send(r.own())
 	j.release()
 	return nil
+}
+
+// tag gives the answer its ETag.
+func (r *request) tag(etag string) { r.own().setTag(r.Writer.Header(), etag) }
+
+func (r *request) own() *fields {
+	if r.fields == nil {
+		r.fields = new(fields)
+	}
+	return r.fields
 }

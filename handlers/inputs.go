@@ -37,6 +37,9 @@ func (r *request) quoted() bool { return r.word("int64", "string") != "" }
 
 // expiry is that of the query string.
 func (r *request) expiry(a *API) store.Expiry {
+	if len(r.query) == 0 {
+		return store.Expiry{} // without a look at the clock
+	}
 	e, err := r.query.expiry(a.now())
 	return read(r, e, err)
 }
@@ -72,13 +75,13 @@ func (r *request) octets() []byte {
 }
 
 // body reads the JSON body of r and parses it, unless there was a fault before.
-func body[T any](a *API, r *request, parse func([]byte, *terms) (T, error)) (parsed T) {
+func body[T any](a *API, r *request, parse func([]byte, terms) (T, error)) (parsed T) {
 	if r.bad != nil {
 		return parsed
 	}
 	src, err := readJSON(r.Request, r.id.Sizes.RequestMaxBytes)
 	if err == nil {
-		parsed, err = parse(src, &terms{
+		parsed, err = parse(src, terms{
 			now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys,
 		})
 	}

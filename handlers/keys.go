@@ -27,7 +27,7 @@ func (a *API) listKeys(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw(`{"items":[`)
+	j := r.reply().raw(`{"items":[`)
 	for i, key := range page.Keys {
 		if i > 0 {
 			j.raw(",")
@@ -74,7 +74,7 @@ func (a *API) getKey(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw("{").named(r.key, r.keyEncoding)
+	j := r.reply().raw("{").named(r.key, r.keyEncoding)
 	j.raw(`,"type":`).string(info.Type).raw(`,"encoding":`).string(info.Encoding)
 	j.ttl(info.TTLMS)
 	j.raw(`,"slot":`).int(int64(info.Slot))
@@ -108,7 +108,7 @@ func (a *API) putKeyTTL(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw(`{"applied":`).bool(applied)
+	j := r.reply().raw(`{"applied":`).bool(applied)
 	j.ttl(ttl)
 	return r.answer(j.raw("}"))
 }

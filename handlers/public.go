@@ -45,8 +45,8 @@ func (a *API) readyz(c *gin.Context) {
 		report(c, e)
 		return
 	}
-	j := newReply().raw(`{"ready":true}`)
-	j.send(c.Writer)
+	j := newReply(c.Writer).raw(`{"ready":true}`)
+	j.send(new(fields))
 	j.release()
 }
 

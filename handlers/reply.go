@@ -13,7 +13,11 @@ import (
 
 // flushAt is where a long answer begins to be sent instead of collected: below it one write carries header and body with their
 // length, above it the answer is chunked.
-const flushAt = 32 << 10
+const flushAt = 64 << 10
+
+// directFrom is the length from which a piece of a long value is written from where it is: copying less than that costs about as
+// much as the write of its own that it needs.
+const directFrom = 16 << 10
 
 // keepBuffer is the largest buffer worth keeping for the next answer.
 const keepBuffer = 128 << 10
@@ -21,6 +25,7 @@ const keepBuffer = 128 << 10
 // reply builds one JSON answer by hand: no reflection, no copy of a value but the one into the buffer. Strings given to it must
 // be valid UTF-8; what may not be is checked before, so that no byte is ever replaced.
 type reply struct {
+	w    http.ResponseWriter
 	buf  []byte
 	sent bool  // the header is out
 	err  error // of a write: the client has gone
@@ -28,11 +33,16 @@ type reply struct {
 
 var replies = sync.Pool{New: func() any { return &reply{buf: make([]byte, 0, 4<<10)} }}
 
-func newReply() *reply { return replies.Get().(*reply) }
+func newReply(w http.ResponseWriter) *reply {
+	r := replies.Get().(*reply)
+	r.w = w
+	return r
+}
 
-// release gives the buffer back; net/http has copied what was written.
+// release gives the buffer back. net/http is done with what was written, unless that failed: HTTP/2 then returns while its own
+// goroutine may still be reading, and would send the next answer of the buffer to this client.
 func (r *reply) release() {
-	if cap(r.buf) > keepBuffer {
+	if cap(r.buf) > keepBuffer || r.err != nil {
 		return
 	}
 	*r = reply{buf: r.buf[:0]}
@@ -62,11 +72,12 @@ func (r *reply) bool(b bool) *reply {
 
 // value adds a stored value in the encoding, and returns false, having added nothing, for one that is not text but must be.
 func (r *reply) value(data []byte, enc valueEncoding) bool {
-	if enc == base64Encoding {
-		r.buf = append(r.buf, '"')
-		r.buf = base64.StdEncoding.AppendEncode(r.buf, data)
-		r.buf = append(r.buf, '"')
+	switch {
+	case enc == base64Encoding:
+		r.base64(data)
 		return true
+	case len(data) >= flushAt:
+		return r.longText(data)
 	}
 	buf, ascii := appendQuoted(r.buf, viewed(data))
 	if !ascii && !utf8.Valid(data) {
@@ -74,6 +85,49 @@ func (r *reply) value(data []byte, enc valueEncoding) bool {
 	}
 	r.buf = buf
 	return true
+}
+
+// base64 adds bytes in base64, by and by.
+func (r *reply) base64(data []byte) {
+	const piece = flushAt / 4 * 3 // a multiple of three: only the last is padded
+	r.raw(`"`)
+	for ; len(data) > piece && r.err == nil; data = data[piece:] {
+		r.buf = base64.StdEncoding.AppendEncode(r.buf, data[:piece])
+		r.flush()
+	}
+	r.buf = base64.StdEncoding.AppendEncode(r.buf, data)
+	r.raw(`"`)
+}
+
+// longText is value for text too long to be collected: it is sent on the way, and what needs no escape without a copy.
+func (r *reply) longText(data []byte) bool {
+	if !utf8.Valid(data) {
+		return false
+	}
+	r.raw(`"`)
+	for text := viewed(data); r.err == nil; {
+		n, _ := plainPrefix(text)
+		r.piece(text[:n])
+		if n == len(text) {
+			break
+		}
+		r.buf = appendEscaped(r.buf, text[n])
+		text = text[n+1:]
+	}
+	r.raw(`"`)
+	return true
+}
+
+// piece adds text that needs no escape.
+func (r *reply) piece(text string) {
+	if len(text) < directFrom {
+		r.raw(text).flush()
+		return
+	}
+	r.start()
+	r.write(r.buf)
+	r.buf = r.buf[:0]
+	r.write(octetsOf(text))
 }
 
 // named adds the member for a key that the answer names: "key" for text, "key_base64url" for one that is not text and where the
@@ -129,35 +183,56 @@ var (
 	octetsType = []string{"application/octet-stream"}
 )
 
+// fields are the header fields whose values belong to one answer, in one allocation. net/http writes them after the handler has
+// returned, so they cannot be pooled.
+type fields struct {
+	tag, length [1]string
+	digits      [20]byte
+}
+
+func (f *fields) setTag(h http.Header, etag string) {
+	f.tag[0] = etag
+	h["Etag"] = f.tag[:]
+}
+
+func (f *fields) setLength(h http.Header, n int) {
+	f.length[0] = viewed(strconv.AppendInt(f.digits[:0], int64(n), 10))
+	h["Content-Length"] = f.length[:]
+}
+
 // send writes the answer, or what is left of a long one. Every answer with a body is a 200.
-func (r *reply) send(w http.ResponseWriter) {
+func (r *reply) send(f *fields) {
 	if !r.sent {
-		h := w.Header()
-		h["Content-Type"] = jsonType
-		h["Content-Length"] = []string{strconv.Itoa(len(r.buf))}
-		w.WriteHeader(http.StatusOK)
+		f.setLength(r.w.Header(), len(r.buf))
+		r.start()
 	}
-	r.write(w)
+	r.write(r.buf)
+	r.buf = r.buf[:0]
 }
 
 // flush sends what there is of a long answer.
-func (r *reply) flush(w http.ResponseWriter) {
+func (r *reply) flush() {
 	if len(r.buf) < flushAt {
 		return
 	}
-	if !r.sent {
-		w.Header()["Content-Type"] = jsonType
-		w.WriteHeader(http.StatusOK)
-	}
-	r.write(w)
+	r.start()
+	r.write(r.buf)
+	r.buf = r.buf[:0]
 }
 
-func (r *reply) write(w http.ResponseWriter) {
-	r.sent = true
-	if r.err == nil {
-		_, r.err = w.Write(r.buf)
+// start sends the header, once.
+func (r *reply) start() {
+	if !r.sent {
+		r.sent = true
+		r.w.Header()["Content-Type"] = jsonType
+		r.w.WriteHeader(http.StatusOK)
 	}
-	r.buf = r.buf[:0]
+}
+
+func (r *reply) write(data []byte) {
+	if r.err == nil && len(data) > 0 {
+		_, r.err = r.w.Write(data)
+	}
 }
 
 // appendQuoted adds s as a JSON string (RFC 8259): only quote, backslash and control characters are escaped. ascii is true if s is

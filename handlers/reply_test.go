@@ -2,15 +2,21 @@ package handlers
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
+	"io"
+	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
+	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 )
 
@@ -66,7 +72,7 @@ func FuzzQuote(f *testing.F) {
 }
 
 func TestValuesAreNeverReplaced(t *testing.T) {
-	r := newReply()
+	r := newReply(nil)
 	if r.value([]byte("a\xff"), utf8Encoding) || len(r.buf) != 0 {
 		t.Errorf("wrote %s", r.buf)
 	}
@@ -110,27 +116,144 @@ func TestProblemOfAnItem(t *testing.T) {
 
 func TestShortAnswersHaveALengthAndLongOnesAreSentInParts(t *testing.T) {
 	w := httptest.NewRecorder()
-	j := newReply().raw(`{"a":`).string("b").raw("}")
-	j.flush(w)
-	j.send(w)
+	j := newReply(w).raw(`{"a":`).string("b").raw("}")
+	j.flush()
+	j.send(new(fields))
 	j.release()
 	if w.Header().Get("Content-Length") != strconv.Itoa(w.Body.Len()) || w.Header().Get("Content-Type") != "application/json" || w.Code != 200 {
 		t.Errorf("%v %s", w.Header(), w.Body)
 	}
 	w = httptest.NewRecorder()
-	j = newReply().raw(`"`)
+	j = newReply(w).raw(`"`)
 	for range 5 {
 		j.raw(strings.Repeat("x", flushAt/2))
-		j.flush(w)
+		j.flush()
 		if len(j.buf) >= flushAt {
 			t.Fatal("holds what it should have sent")
 		}
 	}
 	j.raw(`"`)
-	j.send(w)
+	j.send(new(fields))
 	j.release()
 	if w.Header().Get("Content-Length") != "" || !json.Valid(w.Body.Bytes()) || w.Body.Len() != 5*flushAt/2+2 {
 		t.Errorf("%v %d", w.Header(), w.Body.Len())
+	}
+}
+
+// Long values are sent on the way, whatever they are made of, and come out the same.
+func TestLongValuesAreNotCollected(t *testing.T) {
+	long := strings.Repeat("x", flushAt+3)
+	for _, value := range []string{
+		long, long + "\n" + long, "\"" + long + "\"", strings.Repeat("\"\x00é", flushAt), strings.Repeat(long[:directFrom]+"\\", 9), strings.Repeat(long[:directFrom-1]+"\t", 9),
+	} {
+		for _, enc := range []valueEncoding{utf8Encoding, base64Encoding} {
+			w := httptest.NewRecorder()
+			j := newReply(w).raw(`{"value":`)
+			if !j.value([]byte(value), enc) {
+				t.Fatal("not text")
+			}
+			if j.send(new(fields)); cap(j.buf) > 2*flushAt {
+				t.Errorf("%d bytes collected", cap(j.buf))
+			}
+			var got struct{ Value string }
+			if err := json.Unmarshal(append(w.Body.Bytes(), '}'), &got); err != nil || w.Header().Get("Content-Length") != "" {
+				t.Fatalf("%v, %v", err, w.Header())
+			}
+			if enc == base64Encoding {
+				got.Value = unbase64Std(t, got.Value)
+			}
+			if got.Value != value {
+				t.Errorf("a value of %d bytes comes out with %d", len(value), len(got.Value))
+			}
+		}
+		w := httptest.NewRecorder()
+		if newReply(w).value([]byte(value+"\xff"), utf8Encoding) || w.Body.Len() > 0 {
+			t.Error("began a value that is no text")
+		}
+	}
+}
+
+func unbase64Std(t *testing.T, text string) string {
+	t.Helper()
+	data, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// goneWriter is a client that has left.
+type goneWriter struct{ sink }
+
+func (goneWriter) Write([]byte) (int, error) { return 0, http.ErrAbortHandler }
+
+// HTTP/2 may still be reading the buffer of a write that failed, so that no other answer may use it.
+func TestTheBufferOfAFailedWriteIsNotUsedAgain(t *testing.T) {
+	j := newReply(goneWriter{sink{http.Header{}}}).raw("mine")
+	j.send(new(fields))
+	j.release()
+	if j.err == nil || cap(j.buf) == 0 || j.w == nil {
+		t.Error("released")
+	}
+}
+
+// sink is a client that reads everything and keeps nothing.
+type sink struct{ header http.Header }
+
+func (s sink) Header() http.Header         { return s.header }
+func (s sink) Write(p []byte) (int, error) { return len(p), nil }
+func (s sink) WriteHeader(int)             {}
+func benchValue(n int) *store.Value        { return &store.Value{Data: bytes.Repeat([]byte("v"), n)} }
+func benchRequest(b *testing.B, c *gin.Context, method, body string) (reset func()) {
+	b.Helper()
+	id := &acl.Identity{App: &acl.App{}, Sizes: acl.Sizes{KeyMaxBytes: 1024, ValueMaxBytes: 1 << 20, RequestMaxBytes: 1 << 20}}
+	c.Request = httptest.NewRequest(method, "/v1/strings/user:4711:1", nil).WithContext(acl.NewContext(b.Context(), id))
+	c.Request.Header["Content-Type"] = jsonType
+	c.Params = gin.Params{{Key: "key", Value: "user:4711:1"}}
+	reader := strings.NewReader(body)
+	c.Request.Body, c.Request.ContentLength = io.NopCloser(reader), int64(len(body))
+	return func() { reader.Reset(body); clear(c.Writer.Header()) }
+}
+
+// BenchmarkGetString is everything of GET /v1/strings but gin, middleware and the store.
+func BenchmarkGetString(b *testing.B) {
+	for _, size := range []int{100, 10_000, 1_000_000} {
+		b.Run(strconv.Itoa(size), func(b *testing.B) {
+			a, v := &API{now: time.Now}, benchValue(size)
+			h := a.keyed(func(r request) error {
+				_, enc, unless, _ := r.expiry(a), r.encoding(), r.unless(), r.word("include", "ttl")
+				return r.stringValue(v, enc, unless)
+			}, "encoding", "ttl_ms", "expires_at", "include")
+			c, _ := gin.CreateTestContext(sink{http.Header{}})
+			reset := benchRequest(b, c, http.MethodGet, "")
+			b.ReportAllocs()
+			for b.Loop() {
+				reset()
+				h(c)
+			}
+		})
+	}
+}
+
+// BenchmarkPutString is the same of PUT /v1/strings.
+func BenchmarkPutString(b *testing.B) {
+	a := &API{now: time.Now}
+	h := a.keyed(func(r request) error {
+		_, put := r.condition(), body(a, &r, parsePut)
+		if r.bad != nil {
+			return r.bad
+		}
+		return r.stringPut(&put, store.SetResult{})
+	})
+	c, _ := gin.CreateTestContext(sink{http.Header{}})
+	reset := benchRequest(b, c, http.MethodPut, putBody)
+	b.ReportAllocs()
+	for b.Loop() {
+		reset()
+		h(c)
+	}
+	if len(c.Errors) > 0 {
+		b.Fatal(c.Errors)
 	}
 }
 
@@ -141,24 +264,10 @@ func BenchmarkWriteMGet50(b *testing.B) {
 		keys[i] = "user:4711:" + strconv.Itoa(i)
 		items[i] = store.GetItem{Found: true, Data: bytes.Repeat([]byte("v"), 100)}
 	}
-	w := discard{}
+	c, _ := gin.CreateTestContext(sink{http.Header{}})
 	b.ReportAllocs()
 	for b.Loop() {
-		j := newReply().raw(`{"items":[`)
-		for i := range items {
-			if i > 0 {
-				j.raw(",")
-			}
-			j.raw("{").echoed(keys[i], keyUTF8)
-			j.got(&items[i], unsetEncoding)
-			j.raw("}")
-		}
-		j.raw(`],"errors":false}`)
-		_, _ = w.Write(j.buf)
-		j.release()
+		r := request{Context: c}
+		writeItems(&r, keys, keyUTF8, func(j *reply, i int) bool { return j.got(&items[i], unsetEncoding) })
 	}
 }
-
-type discard struct{}
-
-func (discard) Write(p []byte) (int, error) { return len(p), nil }

@@ -37,8 +37,8 @@ func (f *valueForm) readMember(d *document, name []byte) bool {
 }
 
 // value decodes what was collected.
-func (f *valueForm) value(t *terms) ([]byte, error) {
-	return decodeValue(f.text, f.encoding, t.valueMaxBytes, "/value")
+func (f *valueForm) value(maxBytes int64) ([]byte, error) {
+	return decodeValue(f.text, f.encoding, maxBytes, "/value")
 }
 
 // putRequest is the body of PUT /v1/strings/{key}.
@@ -49,11 +49,11 @@ type putRequest struct {
 	returnPrevious bool
 }
 
-func parsePut(src []byte, t *terms) (putRequest, error) {
-	if r, ok := scanPut(src, t); ok {
+func parsePut(src []byte, t terms) (putRequest, error) {
+	if r, ok := scanPut(src, &t); ok {
 		return r, nil
 	}
-	return readPut(src, t)
+	return readPut(src, &t)
 }
 
 // readPut is parsePut for any body.
@@ -72,7 +72,7 @@ func readPut(src []byte, t *terms) (putRequest, error) {
 		expiry.check(d)
 	})
 	if err == nil {
-		r.data, err = value.value(t)
+		r.data, err = value.value(t.valueMaxBytes)
 	}
 	r.encoding, r.expiry = value.encoding, expiry.expiry
 	return r, err
@@ -84,7 +84,7 @@ type appendRequest struct {
 	expiry store.Expiry
 }
 
-func parseAppend(src []byte, t *terms) (appendRequest, error) {
+func parseAppend(src []byte, t terms) (appendRequest, error) {
 	var r appendRequest
 	var value valueForm
 	var expiry expiryForm
@@ -95,7 +95,7 @@ func parseAppend(src []byte, t *terms) (appendRequest, error) {
 		expiry.check(d)
 	})
 	if err == nil {
-		r.data, err = value.value(t)
+		r.data, err = value.value(t.valueMaxBytes)
 	}
 	r.expiry = expiry.expiry
 	return r, err
@@ -107,7 +107,7 @@ type rangeRequest struct {
 	data   []byte
 }
 
-func parseRangeWrite(src []byte, t *terms) (rangeRequest, error) {
+func parseRangeWrite(src []byte, t terms) (rangeRequest, error) {
 	var r rangeRequest
 	var value valueForm
 	offset := false
@@ -125,7 +125,7 @@ func parseRangeWrite(src []byte, t *terms) (rangeRequest, error) {
 		d.require(value.given, "value")
 	})
 	if err == nil {
-		r.data, err = value.value(t)
+		r.data, err = value.value(t.valueMaxBytes)
 	}
 	return r, err
 }
@@ -136,7 +136,7 @@ type counterRequest struct {
 	expiry store.Expiry
 }
 
-func parseCounter(src []byte, t *terms) (counterRequest, error) {
+func parseCounter(src []byte, t terms) (counterRequest, error) {
 	var r counterRequest
 	var expiry expiryForm
 	value := false
@@ -163,7 +163,7 @@ type addRequest struct {
 	min, max  *store.Number
 }
 
-func parseAdd(src []byte, t *terms) (addRequest, error) {
+func parseAdd(src []byte, t terms) (addRequest, error) {
 	var r addRequest
 	var expiry expiryForm
 	var delta, when bool
@@ -227,7 +227,7 @@ type ttlRequest struct {
 	when   string
 }
 
-func parseTTL(src []byte, t *terms) (ttlRequest, error) {
+func parseTTL(src []byte, t terms) (ttlRequest, error) {
 	var r ttlRequest
 	var expiry expiryForm
 	err := parseObject(src, func(d *document, name []byte) bool {

@@ -9,8 +9,8 @@ import (
 	"github.com/slotgate/slotgate/store"
 )
 
-func testTerms() *terms {
-	return &terms{now: noon, keyMaxBytes: 64, valueMaxBytes: 100, maxKeys: 5}
+func testTerms() terms {
+	return terms{now: noon, keyMaxBytes: 64, valueMaxBytes: 100, maxKeys: 5}
 }
 
 // refusal is one bad body: the status class it belongs to and the place it must name.

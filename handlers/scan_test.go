@@ -45,14 +45,14 @@ func FuzzPlainBodies(f *testing.F) {
 func plainly(t *testing.T, body string) bool {
 	t.Helper()
 	src, terms := []byte(body), testTerms()
-	put, okPut := scanPut(src, terms)
-	agrees(t, body, put, okPut, func() (putRequest, error) { return readPut(src, terms) })
-	get, okGet := scanKeyList(src, terms, true)
-	agrees(t, body, get, okGet, func() (keysRequest, error) { return readKeyList(src, terms, true) })
-	keys, okKeys := scanKeyList(src, terms, false)
-	agrees(t, body, keys, okKeys, func() (keysRequest, error) { return readKeyList(src, terms, false) })
-	set, okSet := scanMSet(src, terms)
-	agrees(t, body, set, okSet, func() (msetRequest, error) { return readMSet(src, terms) })
+	put, okPut := scanPut(src, &terms)
+	agrees(t, body, put, okPut, func() (putRequest, error) { return readPut(src, &terms) })
+	get, okGet := scanKeyList(src, &terms, true)
+	agrees(t, body, get, okGet, func() (keysRequest, error) { return readKeyList(src, &terms, true) })
+	keys, okKeys := scanKeyList(src, &terms, false)
+	agrees(t, body, keys, okKeys, func() (keysRequest, error) { return readKeyList(src, &terms, false) })
+	set, okSet := scanMSet(src, &terms)
+	agrees(t, body, set, okSet, func() (msetRequest, error) { return readMSet(src, &terms) })
 	if string(src) != body {
 		t.Fatalf("%q was written to", body)
 	}
@@ -128,8 +128,8 @@ func TestPlainBodiesCostOneAllocation(t *testing.T) {
 	}
 }
 
-func benchTerms() *terms {
-	return &terms{now: noon, keyMaxBytes: 1024, valueMaxBytes: 1 << 20, maxKeys: 5000}
+func benchTerms() terms {
+	return terms{now: noon, keyMaxBytes: 1024, valueMaxBytes: 1 << 20, maxKeys: 5000}
 }
 
 func msetBody(n int) string {
@@ -148,7 +148,7 @@ func mgetBody(n int) string {
 	return `{"keys":` + strings.TrimSpace(marshal(keys)) + `}`
 }
 
-func benchmarkBody[T any](b *testing.B, body string, parse func([]byte, *terms) (T, error)) {
+func benchmarkBody[T any](b *testing.B, body string, parse func([]byte, terms) (T, error)) {
 	src, terms := []byte(body), benchTerms()
 	b.SetBytes(int64(len(src)))
 	b.ReportAllocs()
@@ -159,20 +159,26 @@ func benchmarkBody[T any](b *testing.B, body string, parse func([]byte, *terms) 
 	}
 }
 
-func BenchmarkParseMGet50(b *testing.B)       { benchmarkBody(b, mgetBody(50), parseGet) }
-func BenchmarkParseMSet50(b *testing.B)       { benchmarkBody(b, msetBody(50), parseMSet) }
-func BenchmarkParsePut(b *testing.B)          { benchmarkBody(b, putBody, parsePut) }
-func BenchmarkParseMSet50Strict(b *testing.B) { benchmarkBody(b, msetBody(50), readMSet) }
-func BenchmarkParsePutStrict(b *testing.B)    { benchmarkBody(b, putBody, readPut) }
+func BenchmarkParseMGet50(b *testing.B) { benchmarkBody(b, mgetBody(50), parseGet) }
+func BenchmarkParseMSet50(b *testing.B) { benchmarkBody(b, msetBody(50), parseMSet) }
+func BenchmarkParsePut(b *testing.B)    { benchmarkBody(b, putBody, parsePut) }
 func BenchmarkParseMGet50Strict(b *testing.B) {
-	benchmarkBody(b, mgetBody(50), func(src []byte, t *terms) (keysRequest, error) { return readKeyList(src, t, true) })
+	benchmarkBody(b, mgetBody(50), func(src []byte, t terms) (keysRequest, error) { return readKeyList(src, &t, true) })
+}
+
+func BenchmarkParseMSet50Strict(b *testing.B) {
+	benchmarkBody(b, msetBody(50), func(src []byte, t terms) (msetRequest, error) { return readMSet(src, &t) })
+}
+
+func BenchmarkParsePutStrict(b *testing.B) {
+	benchmarkBody(b, putBody, func(src []byte, t terms) (putRequest, error) { return readPut(src, &t) })
 }
 
 var putBody = `{"value":"` + strings.Repeat("v", 100) + `","ttl_ms":60000}`
 
 // The same bodies by encoding/json, for comparison: it takes duplicates and unknown members, and replaces what is not UTF-8.
 func BenchmarkParseMSet50EncodingJSON(b *testing.B) {
-	benchmarkBody(b, msetBody(50), func(src []byte, _ *terms) (v struct {
+	benchmarkBody(b, msetBody(50), func(src []byte, _ terms) (v struct {
 		Items []struct {
 			Key, Value string
 			TTL        int64 `json:"ttl_ms"`
@@ -184,7 +190,7 @@ func BenchmarkParseMSet50EncodingJSON(b *testing.B) {
 }
 
 func BenchmarkParseMGet50EncodingJSON(b *testing.B) {
-	benchmarkBody(b, mgetBody(50), func(src []byte, _ *terms) (v struct{ Keys []string }, err error) {
+	benchmarkBody(b, mgetBody(50), func(src []byte, _ terms) (v struct{ Keys []string }, err error) {
 		err = json.Unmarshal(src, &v)
 		return v, err
 	})

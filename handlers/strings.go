@@ -17,19 +17,23 @@ func (a *API) getString(r request) error {
 	if err != nil {
 		return err
 	}
+	return r.stringValue(&v, enc, unless)
+}
+
+// stringValue answers with a value, and does not refer to it afterwards.
+func (r *request) stringValue(v *store.Value, enc valueEncoding, unless tagList) error {
 	etag := store.ETag(v.Data)
-	r.Header("ETag", etag)
+	r.tag(etag)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
-	j := newReply().raw(`{"value":`)
+	j := r.reply().raw(`{"value":`)
 	if !j.value(v.Data, enc) {
+		j.release()
 		return notUTF8()
 	}
 	j.raw(`,"encoding":"`).raw(enc.String()).raw(`","etag":`).string(etag)
-	if withTTL {
-		j.ttl(v.TTLMS)
-	}
+	j.ttl(v.TTLMS)
 	return r.answer(j.raw("}"))
 }
 
@@ -67,13 +71,18 @@ func (a *API) putString(r request) error {
 	if err != nil {
 		return err
 	}
+	return r.stringPut(&put, res)
+}
+
+// stringPut answers that a value was written.
+func (r *request) stringPut(put *putRequest, res store.SetResult) error {
 	etag := store.ETag(put.data)
-	r.Header("ETag", etag)
+	r.tag(etag)
 	if wantsMinimal(r.Request.Header) && !put.returnPrevious {
 		r.Header("Preference-Applied", "return=minimal")
 		return r.done(http.StatusNoContent)
 	}
-	j := newReply().raw(`{"etag":`).string(etag)
+	j := r.reply().raw(`{"etag":`).string(etag)
 	j.ttl(res.TTLMS)
 	if put.returnPrevious {
 		j.previous(res.Previous, put.encoding)
@@ -103,7 +112,7 @@ func (a *API) deleteString(r request) error {
 	if !back {
 		return r.done(http.StatusNoContent)
 	}
-	return r.answer(newReply().raw("{").gone(v.Data, enc).raw(`,"etag":`).string(store.ETag(v.Data)).raw("}"))
+	return r.answer(r.reply().raw("{").gone(v.Data, enc).raw(`,"etag":`).string(store.ETag(v.Data)).raw("}"))
 }
 
 // appendString is POST /v1/strings/{key}/append.
@@ -122,7 +131,7 @@ func (r *request) length(n int64, err error) error {
 	if err != nil {
 		return err
 	}
-	return r.answer(newReply().raw(`{"length":`).int(n).raw("}"))
+	return r.answer(r.reply().raw(`{"length":`).int(n).raw("}"))
 }
 
 // getStringRange is GET /v1/strings/{key}/range: bytes, counted as GETRANGE does.
@@ -135,7 +144,7 @@ func (a *API) getStringRange(r request) error {
 	if err != nil {
 		return err
 	}
-	j := newReply().raw(`{"value":`)
+	j := r.reply().raw(`{"value":`)
 	if !j.value(part.Data, enc) {
 		return notUTF8()
 	}

@@ -53,7 +53,7 @@ func (a *API) whoami(r request) error {
 	if err != nil {
 		return store.NewError(store.CodeInternal, "").WithCause(err)
 	}
-	return r.answer(newReply().raw(string(text)))
+	return r.answer(r.reply().raw(string(text)))
 }
 
 func (a *API) describe(id *acl.Identity) whoamiAnswer {
