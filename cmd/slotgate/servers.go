@@ -43,6 +43,9 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	defer stop()
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return g.directory.Run(background) })
+	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C {
+		api = quietListener{api}
+	}
 	group.Go(func() error { return serveUntilShutdown(g.api, api) })
 	group.Go(func() error { return serveUntilShutdown(g.admin, admin) })
 	group.Go(func() error {
