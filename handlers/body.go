@@ -63,12 +63,21 @@ func tooLarge(code store.Code, pointer string, maxBytes int64) error {
 	return faultAt(code, pointer, "must be at most "+strconv.FormatInt(maxBytes, 10)+" bytes")
 }
 
+// first is the value of a header that has one line.
+func first(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[0]
+}
+
 // jsonContent refuses everything that does not say it is JSON in UTF-8; without this a form on any web page could write.
 func jsonContent(h http.Header) error {
-	if lines := h["Content-Type"]; len(lines) > 0 && lines[0] == "application/json" {
+	text := first(h["Content-Type"])
+	if text == "application/json" {
 		return nil
 	}
-	kind, parameters, err := mime.ParseMediaType(h.Get("Content-Type"))
+	kind, parameters, err := mime.ParseMediaType(text)
 	charset, given := parameters["charset"]
 	if err != nil || kind != "application/json" || given && !strings.EqualFold(charset, "utf-8") {
 		return faultAt(store.CodeUnsupportedMediaType, "header:Content-Type", "must be application/json (in UTF-8)")

@@ -10,11 +10,11 @@ import (
 // getBytes is GET /v1/bytes/{key}. A range is read from Redis alone, without the rest of the value, unless something in the request
 // needs the whole: a validator is made from all of the value, and a new expiry goes with reading it.
 func (a *API) getBytes(r request) error {
-	expiry, unless, ifRange := r.expiry(a), r.unless(), r.GetHeader("If-Range")
+	expiry, unless, ifRange := r.expiry(a), r.unless(), first(r.Request.Header["If-Range"])
 	if r.bad != nil {
 		return r.bad
 	}
-	span, nothing, ranged := parseRange(r.GetHeader("Range"))
+	span, nothing, ranged := parseRange(first(r.Request.Header["Range"]))
 	if ranged && expiry.Mode == store.NoExpiry && !unless.present() && ifRange == "" {
 		return a.getPart(r, span, nothing)
 	}

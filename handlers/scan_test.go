@@ -17,11 +17,14 @@ var plainBodies = []string{
 	`{"items":[{"key":"a","value":"b"},{"value":"ZA==","encoding":"base64","ttl_ms":7,"key":"c"},{"key":"d","value":"e"}]}`,
 	`{"items":[{"key":"YQ","value":"Yg=="},{"key":"YQ","value":"b","encoding":"utf8"}],"encoding":"base64","key_encoding":"base64url"}`,
 	`{"key_encoding":"base64url","items":[{"key":"YQ","value":"b","expires_at":"2031-01-01T00:00:00+01:00"}]}`,
+	`{"value":"{\"a\":[1,\"\\\/\b\f\n\r\t\u0000\u00e9\u20AC\ufffd\ud83d\uDE00x\"]}"}`, `{"v\u0061lue":"é\té"}`, `{"keys":["a\"","\u00e9","b"]}`,
+	`{"items":[{"key":"a\nb","value":"{\"c\":\"d\"}"},{"key":"e","value":"f"},{"key":"g","value":"\/w==","encoding":"base64"}]}`,
 }
 
 // surprises are bodies of which the scanner takes none.
 var surprises = []string{
-	`{"value":"\u0061"}`, `{"v\u0061lue":"a"}`, `{"value":"a","value":"b"}`, `{"value":"a","keep_ttl":true,"ttl_ms":5}`, `{"value":"a","ttl_ms":007}`,
+	`{"value":"\ud83d"}`, `{"value":"\ud83d\u0061"}`, `{"value":"\ude00\ud83d"}`, `{"value":"\ud83dx"}`, `{"value":"\u12"}`, `{"value":"\u12g4"}`, `{"value":"\x"}`, `{"value":"\`,
+	"{\"value\":\"\\n\xc3\\n\xa9\"}", "{\"value\":\"\\n\n\"}", `{"v\u0061lue":"a","value":"b"}`, `{"value":"a","value":"b"}`, `{"value":"a","keep_ttl":true,"ttl_ms":5}`, `{"value":"a","ttl_ms":007}`,
 	`{"value":"a","ttl_ms":5.0}`, `{"value":"a","ttl_ms":5e0}`, `{"value":"a","ttl_ms":99999999999999999999}`, `{"value":"a","keep_ttl":truefalse}`,
 	`{"value":"a","":"b"}`, `{"value":"a",}`, `{"value":"a"}}`, `{"value":"a"}{}`, "{\"value\":\"\xed\xa0\x80\"}", "{\"value\":\"12345678\xff\"}", "{\"value\":\"a\x00\"}",
 	`{"value":"YR==","encoding":"base64"}`, `{"value":"a","encoding":""}`, `{"value"`, `{"value":"a`, `{"value":"a"`, `{"value":`, `{"value":"a","keep_ttl":tru`,
@@ -161,7 +164,13 @@ func benchmarkBody[T any](b *testing.B, body string, parse func([]byte, terms) (
 
 func BenchmarkParseMGet50(b *testing.B) { benchmarkBody(b, mgetBody(50), parseGet) }
 func BenchmarkParseMSet50(b *testing.B) { benchmarkBody(b, msetBody(50), parseMSet) }
-func BenchmarkParsePut(b *testing.B)    { benchmarkBody(b, putBody, parsePut) }
+func BenchmarkParseMSet50Escapes(b *testing.B) {
+	benchmarkBody(b, strings.ReplaceAll(msetBody(50), "vvvvvvvvvv", `{\"v\":123},`), parseMSet)
+}
+func BenchmarkParseMSet50EscapesStrict(b *testing.B) {
+	benchmarkBody(b, strings.ReplaceAll(msetBody(50), "vvvvvvvvvv", `{\"v\":123},`), func(src []byte, t terms) (msetRequest, error) { return readMSet(src, &t) })
+}
+func BenchmarkParsePut(b *testing.B) { benchmarkBody(b, putBody, parsePut) }
 func BenchmarkParseMGet50Strict(b *testing.B) {
 	benchmarkBody(b, mgetBody(50), func(src []byte, t terms) (keysRequest, error) { return readKeyList(src, &t, true) })
 }
