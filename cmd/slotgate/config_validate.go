@@ -58,6 +58,7 @@ var numberBounds = map[string]bounds{
 	"http.max_header_bytes":       {4096, 1 << 20},
 	"http.drain_delay_ms":         {0, oneHourMS},
 	"http.shutdown_timeout_ms":    {1, oneHourMS},
+	"runtime.gc_percent":          {0, 10_000},
 }
 
 // Validate joins all faults of the values themselves; it opens no file and no connection. Each names its setting,

@@ -30,6 +30,9 @@ or the file; slotgate config print lists them.`,
 			if err != nil {
 				return err
 			}
+			if p := cfg.Runtime.GCPercent; p > 0 && e.Getenv("GOGC") == "" {
+				defer collectAt(p)()
+			}
 			return serve(cmd.Context(), cfg, newLogger(cfg.Log, e.Stderr), nil)
 		},
 	}
