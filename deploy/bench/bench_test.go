@@ -3,11 +3,8 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,7 +33,7 @@ func TestReaderTakesWhatTheServersSend(t *testing.T) {
 			// Two answers in a row, in whole and byte by byte: nothing may be left over or taken from the next.
 			twice := c.sent + c.sent
 			for way, src := range map[string]io.Reader{"whole": strings.NewReader(twice), "bytes": iotest.OneByteReader(strings.NewReader(twice))} {
-				r := newReader(src)
+				r := newReader(src, callerBuffer)
 				for range 2 {
 					got, err := r.next()
 					if err != nil || got.Status != c.want.Status || got.Length != c.want.Length || got.Close != c.want.Close || string(got.Head) != string(c.want.Head) {
@@ -61,7 +58,7 @@ func TestReaderRefusesWhatIsNoAnswer(t *testing.T) {
 		"an endless header": "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 100_000),
 		"half a body":       "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhe",
 	} {
-		if a, err := newReader(strings.NewReader(sent)).next(); err == nil {
+		if a, err := newReader(strings.NewReader(sent), callerBuffer).next(); err == nil {
 			t.Errorf("%s is taken for %+v", name, a)
 		}
 	}
@@ -90,8 +87,8 @@ func TestHistogramIsRightToThreePercent(t *testing.T) {
 func TestRatiosAreTakenRoundByRound(t *testing.T) {
 	res := newResults(options{Rounds: 3})
 	res.Rows = []*rowResult{
-		{Op: opGet, Name: baseDoor, Rounds: cpuRounds(10, 20, 40)},
-		{Op: opGet, Name: "slotgate", Rounds: cpuRounds(20, 20, 80)},
+		{Name: baseDoor, Rounds: cpuRounds(10, 20, 40)},
+		{Name: "slotgate", Rounds: cpuRounds(20, 20, 80)},
 	}
 	res.summarize()
 	// The ratio of the medians would be 1: it compares different moments.
@@ -108,11 +105,12 @@ func TestRatiosAreTakenRoundByRound(t *testing.T) {
 func TestBuildsAreComparedWithTheFirst(t *testing.T) {
 	res := newResults(options{Rounds: 2})
 	for i, rounds := range [][]roundResult{cpuRounds(10, 10), cpuRounds(20, 40), cpuRounds(30, 40)} {
-		name := baseDoor
+		row := &rowResult{Name: baseDoor, Rounds: rounds}
 		if i > 0 {
-			name = gatewayName(i-1, 2) + " JSON"
+			row.Build, row.Kind = "slotgate-"+string(rune('@'+i)), "JSON"
+			row.Name = row.Build + " JSON"
 		}
-		res.Rows = append(res.Rows, &rowResult{Op: opGet, Name: name, Rounds: rounds})
+		res.Rows = append(res.Rows, row)
 	}
 	res.summarize()
 	if got := res.laterBuilds(); len(got) != 1 || got[0] != "slotgate-B JSON" {
@@ -130,7 +128,8 @@ func TestReadmeTablesAreReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	res := newResults(options{Rounds: 2})
-	res.Rows = []*rowResult{{Op: opGet, Name: baseDoor, Rounds: cpuRounds(10, 10)}, {Op: opGet, Name: "slotgate", Rounds: cpuRounds(20, 30)}}
+	get := scenario{Op: opGet, Batch: 1}
+	res.Rows = []*rowResult{{scenario: get, Name: baseDoor, Rounds: cpuRounds(10, 10)}, {scenario: get, Name: "slotgate", Rounds: cpuRounds(20, 30)}}
 	res.summarize()
 	if err := res.writeReadme(path); err != nil {
 		t.Fatal(err)
@@ -139,7 +138,7 @@ func TestReadmeTablesAreReplaced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"before\n" + readmeBegin, "| | GET |\n|---|---|\n", "| slotgate | 2.50 (2.00–3.00) |\n", readmeEnd + "\nafter\n"} {
+	for _, want := range []string{"before\n" + readmeBegin, "| | webdis | slotgate |\n|---|---|---|\n", "| GET | 1.00 (1.00–1.00) | 2.50 (2.00–3.00) |\n", readmeEnd + "\nafter\n"} {
 		if !strings.Contains(string(got), want) {
 			t.Errorf("the file lacks %q:\n%s", want, got)
 		}
@@ -163,7 +162,7 @@ func cpuRounds(us ...float64) []roundResult {
 
 func TestARunWithAFailedRequestIsInvalid(t *testing.T) {
 	res := newResults(options{Rounds: 1})
-	res.Rows = []*rowResult{{Op: opGet, Name: "slotgate", Rounds: []roundResult{{Requests: 9, Errors: 1, Seconds: 1, firstError: "status 503"}}}}
+	res.Rows = []*rowResult{{Name: "slotgate", Rounds: []roundResult{{Requests: 9, Errors: 1, Seconds: 1, firstError: "status 503"}}}}
 	res.summarize()
 	if err := res.invalid(); res.Valid || err == nil || !strings.Contains(err.Error(), "status 503") {
 		t.Errorf("valid %v, error %v", res.Valid, err)
@@ -172,95 +171,6 @@ func TestARunWithAFailedRequestIsInvalid(t *testing.T) {
 	res.print(&out)
 	if !strings.HasPrefix(out.String(), "INVALID") {
 		t.Errorf("the table does not begin with the warning:\n%s", out.String())
-	}
-}
-
-func TestOptionsRefuseNonsense(t *testing.T) {
-	for _, line := range []string{"-ops get,del", "-rounds 0", "-keys 10", "-conns -1", "-round 0s", "extra"} {
-		if _, err := parseOptions(strings.Fields(line), io.Discard); err == nil {
-			t.Errorf("%q is accepted", line)
-		}
-	}
-	o, err := parseOptions(strings.Fields("-gateway-bin a -gateway-bin b -ops mget"), io.Discard)
-	if err != nil || len(o.Gateways) != 2 || len(o.Ops) != 1 {
-		t.Errorf("got %+v, %v", o, err)
-	}
-}
-
-// The load generator and the hello server, over real connections.
-func TestLoadOnHello(t *testing.T) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ports, err := freePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	addr := loopback(ports[0])
-	ended := make(chan error, 1)
-	go func() { ended <- serveHello(ctx, []string{addr, "100"}) }()
-	defer func() {
-		cancel()
-		<-ended
-	}()
-	waitFor(t, addr)
-
-	d := helloDoor(addr)
-	good := converse(t, addr, d.get("a"), expectation{MinLength: 100})
-	if good.Requests == 0 || good.Errors != 0 || good.Latency.quantile(0.5) == 0 {
-		t.Errorf("a good row: %d requests, %d errors (%s)", good.Requests, good.Errors, good.FirstError)
-	}
-	for name, bad := range map[string]report{
-		"another path":      converse(t, addr, request("GET", "/nothing", "", ""), expectation{}),
-		"a short body":      converse(t, addr, d.get("a"), expectation{MinLength: 1000}),
-		"another body":      converse(t, addr, d.get("a"), expectation{Contains: "OK"}),
-		"a closing server":  converse(t, addr, request("GET", "/hello/a", "Connection: close\r\n", ""), expectation{}),
-		"a broken protocol": converse(t, addr, []byte("nonsense\r\n\r\n"), expectation{}),
-	} {
-		if bad.Errors == 0 || bad.FirstError == "" {
-			t.Errorf("%s: %d requests and no error", name, bad.Requests)
-		}
-	}
-}
-
-// converse plays the parent process: open, run and close over the generator's two streams.
-func converse(t *testing.T, addr string, req []byte, expect expectation) report {
-	t.Helper()
-	var in, out strings.Builder
-	encoder := json.NewEncoder(&in)
-	for _, o := range []order{
-		{Do: "open", Row: "r", Addr: addr, Conns: 3, Requests: [][]byte{req, req}, Expect: expect},
-		{Do: "run", Row: "r", Duration: 30 * time.Millisecond},
-		{Do: "close", Row: "r"},
-	} {
-		if err := encoder.Encode(o); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := serveLoad(strings.NewReader(in.String()), &out); err != nil {
-		t.Fatal(err)
-	}
-	decoder := json.NewDecoder(strings.NewReader(out.String()))
-	var reports [3]report
-	for i := range reports {
-		if err := decoder.Decode(&reports[i]); err != nil || reports[i].Failed != "" {
-			t.Fatalf("order %d: %v %s", i, err, reports[i].Failed)
-		}
-	}
-	return reports[1]
-}
-
-func waitFor(t *testing.T, addr string) {
-	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
-	for {
-		conn, err := net.Dial("tcp", addr)
-		if err == nil {
-			conn.Close()
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
 	}
 }
 

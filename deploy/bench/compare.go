@@ -4,212 +4,177 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
-	"syscall"
 	"time"
 )
 
-// compare starts everything, measures one operation after the other and prints what came out.
-func compare(ctx context.Context, o options, stdout, stderr io.Writer) (err error) {
-	// The kernel ends a child when the thread that started it ends; the main thread lives as long as bench.
-	runtime.LockOSThread()
-	s, err := openStage(ctx)
-	if err != nil {
-		return err
+// measureAll starts what the options need, measures and prints.
+func (s *stage) measureAll(ctx context.Context, o options, stdout, stderr io.Writer) (*results, error) {
+	res := newResults(o)
+	for _, note := range coreNotes(o.Variants, runtime.NumCPU()) {
+		res.Notes = append(res.Notes, note)
+		fmt.Fprintln(stderr, "note:", note)
 	}
-	defer s.close()
+	var err error
+	switch {
+	case o.Origin:
+		err = s.origin(ctx, o, res, stdout, stderr)
+	case o.Idle > 0:
+		err = s.idle(ctx, o, res, stdout, stderr)
+	default:
+		if err = s.compare(ctx, o, res, stderr); err == nil {
+			res.summarize()
+			res.print(stdout)
+		}
+	}
+	return res, err
+}
+
+// compare measures one scenario after the other.
+func (s *stage) compare(ctx context.Context, o options, res *results, stderr io.Writer) error {
 	doors, err := s.doors(ctx, o, stderr)
 	if err != nil {
-		return err
-	}
-	w := newWorkload(o)
-	if err := seedAll(ctx, w, doors); err != nil {
 		return err
 	}
 	load, err := startLoader(s)
 	if err != nil {
 		return err
 	}
-	res := newResults(o)
-	for _, op := range o.Ops {
-		rows, err := measure(ctx, w, load, op, doors, stderr)
+	c := &comparison{options: o, load: load, stderr: stderr}
+	all := o.scenarios()
+	for i, sc := range all {
+		if i == 0 || sc.Value != all[i-1].Value || sc.Data != all[i-1].Data {
+			c.workload = newWorkload(o, sc.Value, sc.Data)
+			doors := usable(doors, sc)
+			fmt.Fprintf(stderr, "writing %d values of %s\n", c.workload.keys, sc.values())
+			if err := seedAll(ctx, c.workload, doors, all); err != nil {
+				return err
+			}
+		}
+		rows, err := c.measure(ctx, sc, usable(doors, sc))
 		if err != nil {
 			return err
 		}
 		res.Rows = append(res.Rows, rows...)
 	}
-	res.summarize()
-	res.print(stdout)
-	if o.Save != "" {
-		if err := res.save(o.Save); err != nil {
-			return err
-		}
-	}
-	if o.Readme != "" {
-		return res.writeReadme(o.Readme)
-	}
-	return res.invalid()
+	return nil
+}
+
+// usable leaves out Gin hello's doors for values of other sizes.
+func usable(doors []*door, sc scenario) []*door {
+	return slices.DeleteFunc(slices.Clone(doors), func(d *door) bool { return d.valueSize > 0 && d.valueSize != sc.Value })
 }
 
 // doors starts the servers and returns the ways in, webdis first.
 func (s *stage) doors(ctx context.Context, o options, stderr io.Writer) ([]*door, error) {
-	single := s.single.pids
-	wanted := func(name string) bool { return name == baseDoor || strings.Contains(name, o.Only) }
 	var doors []*door
-	add := func(d *door, p *process, backend func() []int) {
-		d.server, d.backend = p.pids, backend
-		if wanted(d.name) {
+	add := func(d *door) {
+		wanted := len(o.Only) == 0 || d.name == baseDoor
+		for _, text := range o.Only {
+			wanted = wanted || strings.Contains(d.name, text)
+		}
+		if wanted {
 			doors = append(doors, d)
 		}
 	}
-	p, addr, err := s.startWebdis(ctx)
-	if err != nil {
+	if err := s.othersDoors(ctx, o, add); err != nil {
 		return nil, err
 	}
-	add(webdisDoor(addr), p, single)
-	if p, addr, err = s.startNginx(ctx); err != nil {
-		return nil, err
-	}
-	add(nginxDoor(addr), p, single)
-	if p, addr, err = s.startHello(ctx, o); err != nil {
-		return nil, err
-	}
-	add(helloDoor(addr), p, func() []int { return nil })
-	if len(o.Gateways) == 0 {
+	if len(o.Variants) == 0 {
 		fmt.Fprintln(stderr, "no -gateway-bin: the gateway is not measured")
 		return doors, nil
 	}
-	if err := s.startCluster(ctx); err != nil {
+	if err := s.startCluster(ctx, 3, 0); err != nil {
 		return nil, err
 	}
-	for i, binary := range o.Gateways {
-		name := gatewayName(i, len(o.Gateways))
-		g, err := s.startGateway(ctx, name, binary)
+	for _, v := range o.Variants {
+		both, err := s.startVariant(ctx, o, v)
 		if err != nil {
 			return nil, err
 		}
-		add(gatewayJSON(name, g.addr, g.token), g.process, s.clusterPIDs)
-		add(gatewayBytes(name, g.addr, g.token), g.process, s.clusterPIDs)
+		for _, d := range both {
+			add(d)
+		}
+	}
+	if !o.Ladder {
+		return doors, nil
+	}
+	for _, step := range ladderSteps {
+		d, err := s.startLadder(ctx, step)
+		if err != nil {
+			return nil, err
+		}
+		d.backend = s.clusterPIDs
+		add(d)
 	}
 	return doors, nil
 }
 
-// gatewayName is "slotgate", or "slotgate-A", "slotgate-B"… in the order of the -gateway-bin flags.
-func gatewayName(i, n int) string {
-	if n == 1 {
-		return "slotgate"
+// othersDoors starts what is measured beside the gateway.
+func (s *stage) othersDoors(ctx context.Context, o options, add func(*door)) error {
+	if err := checkPackages(); err != nil {
+		return err
 	}
-	return "slotgate-" + string(rune('A'+i))
-}
-
-// firstBuild is the name of the first build's row that a build's row is compared with; "" for other rows.
-func firstBuild(row string) string {
-	build, door, ok := strings.Cut(row, " ")
-	if !ok || !strings.HasPrefix(build, "slotgate-") {
-		return ""
+	if err := s.startSingle(ctx); err != nil {
+		return err
 	}
-	return gatewayName(0, 2) + " " + door
-}
-
-// seedAll writes the keys once to each Redis: doors that share one share the values too, gateways share an app.
-func seedAll(ctx context.Context, w *workload, doors []*door) error {
-	single, cluster := false, false
-	for _, d := range doors {
-		seeded := &cluster
-		switch {
-		case d.value == nil:
-			continue
-		case d.name == baseDoor || strings.HasPrefix(d.name, "nginx"):
-			seeded = &single
-		}
-		if *seeded {
-			continue
-		}
-		if err := w.seed(ctx, d); err != nil {
-			return err
-		}
-		*seeded = true
+	p, addr, err := s.startWebdis(ctx)
+	if err != nil {
+		return err
+	}
+	d := webdisDoor(addr)
+	d.server, d.backend = p.pids, s.single.pids
+	add(d)
+	if p, addr, err = s.startNginx(ctx); err != nil {
+		return err
+	}
+	d = nginxDoor(addr)
+	d.server, d.backend = p.pids, s.single.pids
+	add(d)
+	if p, addr, err = s.startHello(ctx, o); err != nil {
+		return err
+	}
+	for _, size := range o.Values {
+		d = helloDoor(addr, size)
+		d.server, d.backend, d.h2c = p.pids, func() []int { return nil }, o.H2C
+		add(d)
 	}
 	return nil
 }
 
-// loader is the load generator's process.
-type loader struct {
-	cmd *exec.Cmd
-	in  *json.Encoder
-	out *json.Decoder
+// comparison is what measuring needs.
+type comparison struct {
+	options
+	workload *workload
+	load     *loader
+	stderr   io.Writer
 }
 
-func startLoader(s *stage) (*loader, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	l := &loader{cmd: exec.Command(self, "load")}
-	l.cmd.Stderr = os.Stderr
-	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
-	in, err := l.cmd.StdinPipe()
-	if err != nil {
-		return nil, err
-	}
-	out, err := l.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := l.cmd.Start(); err != nil {
-		return nil, err
-	}
-	l.in, l.out = json.NewEncoder(in), json.NewDecoder(out)
-	s.closers = append(s.closers, func() {
-		_ = l.cmd.Process.Kill() // it holds nothing worth a farewell
-		_ = l.cmd.Wait()
-	})
-	return l, nil
-}
-
-// do sends an order and waits for the report; when ctx ends, the generator is killed.
-func (l *loader) do(ctx context.Context, o order) (report, error) {
-	defer context.AfterFunc(ctx, func() { _ = l.cmd.Process.Kill() })()
-	if err := l.in.Encode(o); err != nil {
-		return report{}, errors.Join(context.Cause(ctx), err)
-	}
-	var r report
-	if err := l.out.Decode(&r); err != nil {
-		return report{}, errors.Join(context.Cause(ctx), fmt.Errorf("the load generator: %w", err))
-	}
-	if r.Failed != "" {
-		return r, fmt.Errorf("%s %s: %s", o.Do, o.Row, r.Failed)
-	}
-	return r, nil
-}
-
-// measure runs one operation on all doors that offer it, in rounds of which each visits the doors in another order.
-func measure(ctx context.Context, w *workload, l *loader, op string, all []*door, stderr io.Writer) ([]*rowResult, error) {
+// measure runs one scenario on all doors that offer it, in rounds of which each visits the doors in another order.
+func (c *comparison) measure(ctx context.Context, s scenario, all []*door) ([]*rowResult, error) {
 	var doors []*door
 	var rows []*rowResult
 	for _, d := range all {
-		if !d.offers(op) {
+		if !d.offers(s) {
 			continue
 		}
-		if err := open(ctx, w, l, op, d); err != nil {
+		if err := c.open(ctx, s, d); err != nil {
 			return nil, err
 		}
 		doors = append(doors, d)
-		rows = append(rows, &rowResult{Op: op, Name: d.name})
+		rows = append(rows, &rowResult{scenario: s, Name: d.name, Build: d.build, Kind: d.kind})
 	}
-	shuffle := rand.New(rand.NewPCG(w.Seed, 4))
-	for round := range w.Rounds {
-		fmt.Fprintf(stderr, "%s: round %d of %d\n", op, round+1, w.Rounds)
+	shuffle := rand.New(rand.NewPCG(c.Seed, 4))
+	for round := range c.Rounds {
+		fmt.Fprintf(c.stderr, "%s: round %d of %d\n", s, round+1, c.Rounds)
 		for _, i := range shuffle.Perm(len(doors)) {
-			one, err := measureRound(ctx, w, l, doors[i])
+			one, err := c.measureRound(ctx, doors[i])
 			if err != nil {
 				return nil, err
 			}
@@ -217,7 +182,12 @@ func measure(ctx context.Context, w *workload, l *loader, op string, all []*door
 		}
 	}
 	for _, d := range doors {
-		if _, err := l.do(ctx, order{Do: "close", Row: d.name}); err != nil {
+		if c.Profile != "" && len(d.gateways) > 0 {
+			if err := c.profile(ctx, s, d); err != nil {
+				return nil, err
+			}
+		}
+		if err := c.load.close(ctx, d); err != nil {
 			return nil, err
 		}
 	}
@@ -225,40 +195,44 @@ func measure(ctx context.Context, w *workload, l *loader, op string, all []*door
 }
 
 // open checks the door's answers, connects the callers and warms the door up.
-func open(ctx context.Context, w *workload, l *loader, op string, d *door) error {
-	if err := w.verify(ctx, d, op); err != nil {
+func (c *comparison) open(ctx context.Context, s scenario, d *door) error {
+	if err := c.workload.verify(ctx, d, s); err != nil {
 		return err
 	}
-	conns := w.Conns
-	if op == opMGet || op == opMSet {
-		conns = w.BatchConns
-	}
-	o := order{Do: "open", Row: d.name, Addr: d.addr, Conns: conns, Requests: w.requests(d, op), Expect: w.expect(d, op)}
-	if _, err := l.do(ctx, o); err != nil {
+	if err := c.load.open(ctx, c.workload, c.options, s, d); err != nil {
 		return err
 	}
-	if w.Warm == 0 {
+	if c.Warm == 0 {
 		return nil
 	}
-	_, err := l.do(ctx, order{Do: "run", Row: d.name, Duration: w.Warm})
+	_, err := c.load.do(ctx, order{Do: "run", Row: d.name, Duration: c.Warm})
 	return err
 }
 
-func measureRound(ctx context.Context, w *workload, l *loader, d *door) (roundResult, error) {
-	groups := [][]int{d.server(), d.backend(), {l.cmd.Process.Pid}}
-	before, err := cpuTimes(groups)
+// measureRound asks for the metrics outside of the time whose CPU is counted. A scrape allocates too, as much as the one before it.
+func (c *comparison) measureRound(ctx context.Context, d *door) (roundResult, error) {
+	first, err1 := heapOf(ctx, d.gateways)
+	second, err2 := heapOf(ctx, d.gateways)
+	before, err3 := c.usage(d)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return roundResult{}, err
+	}
+	r, err := c.load.do(ctx, order{Do: "run", Row: d.name, Duration: c.Round})
 	if err != nil {
 		return roundResult{}, err
 	}
-	r, err := l.do(ctx, order{Do: "run", Row: d.name, Duration: w.Round})
-	if err != nil {
+	after, err1 := c.usage(d)
+	third, err2 := heapOf(ctx, d.gateways)
+	resident, err3 := residentBytes(d.server())
+	if err := errors.Join(err1, err2, err3); err != nil {
 		return roundResult{}, err
 	}
-	after, err := cpuTimes(groups)
-	if err != nil {
-		return roundResult{}, err
-	}
-	return newRound(r, before, after), nil
+	return newRound(r, before, after, third.minus(second).minus(second.minus(first)), resident), nil
+}
+
+// usage is the CPU time so far of server, Redis and load generator.
+func (c *comparison) usage(d *door) ([]time.Duration, error) {
+	return cpuTimes([][]int{d.server(), d.backend(), c.load.pids()})
 }
 
 func cpuTimes(groups [][]int) ([]time.Duration, error) {

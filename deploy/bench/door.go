@@ -9,57 +9,56 @@ import (
 	"strings"
 )
 
-// The operations, in the order in which they are measured.
-const (
-	opGet  = "get"
-	opPut  = "put"
-	opMGet = "mget"
-	opMSet = "mset"
-)
-
-var allOps = []string{opGet, opPut, opMGet, opMSet}
-
-func isOp(op string) bool {
-	for _, known := range allOps {
-		if op == known {
-			return true
-		}
-	}
-	return false
-}
-
 // baseDoor is the name of the door that all ratios refer to.
 const baseDoor = "webdis"
 
 // door is one way to reach Redis over HTTP: how its requests are written and its answers read. A nil function means that the door does
-// not offer the operation.
+// not offer the operation. Doors without apps ignore the number of the app.
 type door struct {
 	name            string
-	addr            string
+	build, kind     string       // of a gateway's door: the variant, and JSON or raw
+	addrs           []string     // connections are dealt over them
+	data            string       // doors with the same word here see the same keys
 	server, backend func() []int // processes whose CPU time is counted: the HTTP server's, its Redis'
+	gateways        []*gateway   // behind a gateway's door
+	h2c             bool
+	maxBatch        int // most keys in a batch; 0 knows no end
+	valueSize       int // the only size it has values of; 0 takes any
 
-	get  func(key string) []byte
-	put  func(key, value string) []byte
-	mget func(keys []string) []byte
-	mset func(keys, values []string) []byte
+	get  func(app int, key string) []byte
+	put  func(app int, key, value string) []byte
+	mget func(app int, keys []string) []byte
+	mset func(app int, keys, values []string) []byte
 
 	value   func(body []byte) (string, error)   // of an answer to get; nil: a constant, not to be checked
 	values  func(body []byte) ([]string, error) // of an answer to mget
 	written map[string]string                   // what a good answer to put and mset contains
 }
 
-// offers tells whether the door knows the operation.
-func (d *door) offers(op string) bool {
-	switch op {
+// offers tells whether the door can take part in a scenario.
+func (d *door) offers(s scenario) bool {
+	if d.maxBatch > 0 && s.Batch > d.maxBatch {
+		return false
+	}
+	switch s.Op {
 	case opGet:
 		return d.get != nil
 	case opPut:
 		return d.put != nil
+	case opMix:
+		return d.get != nil && d.put != nil
 	case opMGet:
 		return d.mget != nil
-	default:
-		return d.mset != nil
 	}
+	return d.mset != nil
+}
+
+// apps is how many apps a gateway's door rotates over; 1 for the others.
+func (d *door) apps() int {
+	if len(d.gateways) == 0 {
+		return 1
+	}
+	return len(d.gateways[0].tokens)
 }
 
 // request writes a whole HTTP/1.1 request.
@@ -73,14 +72,29 @@ func request(method, path, header, body string) []byte {
 	return []byte(b.String())
 }
 
+// webdisPath is the longest path asked of webdis: from here on it gets the command as a body, as its parser refuses 80 KB of header.
+const webdisPath = 32 << 10
+
+func webdisCommand(command string) []byte {
+	if len(command) > webdisPath {
+		return request("POST", "/", "", command)
+	}
+	return request("GET", "/"+command, "", "")
+}
+
 func webdisDoor(addr string) *door {
 	return &door{
-		name: baseDoor, addr: addr,
-		get:  func(key string) []byte { return request("GET", "/GET/"+key, "", "") },
-		put:  func(key, value string) []byte { return request("GET", "/SET/"+key+"/"+value, "", "") },
-		mget: func(keys []string) []byte { return request("GET", "/MGET/"+strings.Join(keys, "/"), "", "") },
-		mset: func(keys, values []string) []byte {
-			return request("GET", "/MSET/"+interleave(keys, values, "/", "/"), "", "")
+		name: baseDoor, addrs: []string{addr}, data: "single",
+		get: func(_ int, key string) []byte { return request("GET", "/GET/"+key, "", "") },
+		put: func(_ int, key, value string) []byte {
+			if len(value) > webdisPath {
+				return request("PUT", "/SET/"+key, "", value)
+			}
+			return request("GET", "/SET/"+key+"/"+value, "", "")
+		},
+		mget: func(_ int, keys []string) []byte { return webdisCommand("MGET/" + strings.Join(keys, "/")) },
+		mset: func(_ int, keys, values []string) []byte {
+			return webdisCommand("MSET/" + interleave(keys, values, "/", "/"))
 		},
 		value: func(body []byte) (string, error) {
 			var a struct{ GET *string }
@@ -98,11 +112,12 @@ func webdisDoor(addr string) *door {
 
 func nginxDoor(addr string) *door {
 	return &door{
-		name: "nginx+Lua", addr: addr,
-		get:  func(key string) []byte { return request("GET", "/get/"+key, "", "") },
-		put:  func(key, value string) []byte { return request("PUT", "/set/"+key, "", value) },
-		mget: func(keys []string) []byte { return request("GET", "/mget/"+strings.Join(keys, "/"), "", "") },
-		mset: func(keys, values []string) []byte {
+		name: "nginx+Lua", addrs: []string{addr}, data: "single",
+		maxBatch: 3000, // LuaJIT's unpack ends at 8,000 values
+		get:      func(_ int, key string) []byte { return request("GET", "/get/"+key, "", "") },
+		put:      func(_ int, key, value string) []byte { return request("PUT", "/set/"+key, "", value) },
+		mget:     func(_ int, keys []string) []byte { return request("GET", "/mget/"+strings.Join(keys, "/"), "", "") },
+		mset: func(_ int, keys, values []string) []byte {
 			return request("POST", "/mset", "", interleave(keys, values, " ", "\n")+"\n")
 		},
 		value: valueMember,
@@ -115,60 +130,14 @@ func nginxDoor(addr string) *door {
 	}
 }
 
-func helloDoor(addr string) *door {
+func helloDoor(addr string, valueSize int) *door {
+	path := "/hello/" + strconv.Itoa(valueSize) + "/"
 	return &door{
-		name: "Gin hello", addr: addr,
-		get: func(key string) []byte { return request("GET", "/hello/"+key, "", "") },
-		put: func(key, value string) []byte {
-			return request("PUT", "/hello/"+key, "Content-Type: application/json\r\n", jsonOf(map[string]string{"value": value}))
+		name: "Gin hello", addrs: []string{addr}, valueSize: valueSize,
+		get: func(_ int, key string) []byte { return request("GET", path+key, "", "") },
+		put: func(_ int, key, value string) []byte {
+			return request("PUT", path+key, "Content-Type: application/json\r\n", jsonOf(map[string]string{"value": value}))
 		},
-	}
-}
-
-// gatewayJSON is the door of /v1/strings and of the batches.
-func gatewayJSON(name, addr, token string) *door {
-	auth := "Authorization: Bearer " + token + "\r\n"
-	typed := auth + "Content-Type: application/json\r\n"
-	return &door{
-		name: name + " JSON", addr: addr,
-		get: func(key string) []byte { return request("GET", "/v1/strings/"+key, auth, "") },
-		put: func(key, value string) []byte {
-			return request("PUT", "/v1/strings/"+key, typed, jsonOf(map[string]string{"value": value}))
-		},
-		mget: func(keys []string) []byte {
-			return request("POST", "/v1/mget", typed, jsonOf(map[string][]string{"keys": keys}))
-		},
-		mset: func(keys, values []string) []byte {
-			items := make([]map[string]string, len(keys))
-			for i := range keys {
-				items[i] = map[string]string{"key": keys[i], "value": values[i]}
-			}
-			return request("POST", "/v1/mset", typed, jsonOf(map[string]any{"items": items}))
-		},
-		value: valueMember,
-		values: func(body []byte) ([]string, error) {
-			var a struct{ Items []struct{ Value string } }
-			err := json.Unmarshal(body, &a)
-			values := make([]string, len(a.Items))
-			for i, item := range a.Items {
-				values[i] = item.Value
-			}
-			return values, err
-		},
-		written: map[string]string{opMSet: `"written":`},
-	}
-}
-
-// gatewayBytes is the raw door, /v1/bytes; it has no batches.
-func gatewayBytes(name, addr, token string) *door {
-	auth := "Authorization: Bearer " + token + "\r\n"
-	return &door{
-		name: name + " raw", addr: addr,
-		get: func(key string) []byte { return request("GET", "/v1/bytes/"+key, auth, "") },
-		put: func(key, value string) []byte {
-			return request("PUT", "/v1/bytes/"+key, auth+"Content-Type: application/octet-stream\r\n", value)
-		},
-		value: func(body []byte) (string, error) { return string(body), nil },
 	}
 }
 
@@ -176,6 +145,17 @@ func valueMember(body []byte) (string, error) {
 	var a struct{ Value *string }
 	err := json.Unmarshal(body, &a)
 	return deref(a.Value), err
+}
+
+// itemValues reads the gateway's answer to mget.
+func itemValues(body []byte) ([]string, error) {
+	var a struct{ Items []struct{ Value string } }
+	err := json.Unmarshal(body, &a)
+	values := make([]string, len(a.Items))
+	for i, item := range a.Items {
+		values[i] = item.Value
+	}
+	return values, err
 }
 
 func deref(s *string) string {
@@ -201,5 +181,3 @@ func interleave(keys, values []string, sep, end string) string {
 	}
 	return strings.Join(parts, end)
 }
-
-func keyName(i int) string { return "bench:" + strconv.Itoa(1_000_000+i) }

@@ -9,16 +9,18 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/slotgate/slotgate/store/localcluster"
 )
 
-// startCluster runs the three primaries behind the gateways. The timeout of a node is long: measuring loads both cores, and a failover
-// in the middle of a round would be no figure of anything.
-func (s *stage) startCluster(ctx context.Context) error {
-	c, err := localcluster.Start(ctx, localcluster.Options{Primaries: 3, NodeTimeout: 15 * time.Second})
+// nodeTimeout is long: measuring loads all cores, and a failover in the middle of a round would be no figure of anything.
+const nodeTimeout = 15 * time.Second
+
+// startCluster runs the Redis behind the gateways.
+func (s *stage) startCluster(ctx context.Context, primaries, replicas int) error {
+	c, err := localcluster.Start(ctx, localcluster.Options{Primaries: primaries, Replicas: replicas, NodeTimeout: nodeTimeout})
 	if err != nil {
 		return err
 	}
@@ -35,46 +37,77 @@ func (s *stage) clusterPIDs() []int {
 	return pids
 }
 
-// gateway is one running build.
+// gateway is one running process of a variant.
 type gateway struct {
 	*process
-	addr, token string
+	addr, admin string
+	tokens      []string // of its apps
+}
+
+// startVariant runs the processes of a variant and returns its doors.
+func (s *stage) startVariant(ctx context.Context, o options, v variant) ([]*door, error) {
+	t, err := s.tenancyOf(ctx, v.Apps)
+	if err != nil {
+		return nil, err
+	}
+	var all []*gateway
+	for i := range v.Gateways {
+		name := v.Name
+		if v.Gateways > 1 {
+			name += "-" + strconv.Itoa(i+1)
+		}
+		g, err := s.startGateway(ctx, o, v, name, t)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g)
+	}
+	doors := gatewayDoors(v, all, fmt.Sprintf("cluster of %d apps", v.Apps), o.H2C)
+	for _, d := range doors {
+		d.backend = s.clusterPIDs
+	}
+	return doors, nil
 }
 
 // startGateway runs a build with its defaults: authentication, permissions, a limit (too high to refuse), metrics and the log are on, as
-// in production. All builds serve the same app on the same cluster.
-func (s *stage) startGateway(ctx context.Context, name, binary string) (*gateway, error) {
+// in production.
+func (s *stage) startGateway(ctx context.Context, o options, v variant, name string, t *tenancy) (*gateway, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	config, err := s.writeConfig(name, ports[0], ports[1])
+	config, err := s.writeConfig(o, name, ports[0], ports[1], t)
 	if err != nil {
 		return nil, err
 	}
-	token, err := s.token(ctx, binary, config)
+	args := []string{"serve", "--config", config}
+	for _, set := range v.Set {
+		args = append(args, "--set", set)
+	}
+	p, err := s.launch(ctx, loopback(ports[0]), name, v.Env, v.Binary, args...)
 	if err != nil {
 		return nil, err
 	}
-	p, err := s.launch(ctx, loopback(ports[0]), name, nil, binary, "serve", "--config", config)
-	if err != nil {
-		return nil, err
-	}
-	g := &gateway{process: p, addr: loopback(ports[0]), token: token}
-	return g, g.waitReady(ctx, "http://"+loopback(ports[1])+"/readyz")
+	g := &gateway{process: p, addr: loopback(ports[0]), admin: "http://" + loopback(ports[1]), tokens: t.tokens}
+	return g, g.waitReady(ctx)
 }
 
-func (s *stage) writeConfig(name string, port, admin int) (string, error) {
+func (s *stage) writeConfig(o options, name string, port, admin int, t *tenancy) (string, error) {
 	secret := filepath.Join(s.dir, "secret")
-	if err := os.WriteFile(secret, []byte(strings.Repeat("bench-secret-", 4)), 0o600); err != nil {
+	if err := os.WriteFile(secret, []byte(benchSecret), 0o600); err != nil {
 		return "", err
 	}
+	settings := map[string]any{
+		"listen": loopback(port), "admin_listen": loopback(admin), "secret_file": secret, "pprof": o.Profile != "",
+		"clusters": map[string]any{
+			"default": map[string]any{"addrs": s.cluster.Addrs()},
+			"control": map[string]any{"addrs": t.addrs},
+		},
+		"control": map[string]any{"cluster": "control"},
+		"http":    map[string]any{"drain_delay_ms": 0, "h2c": o.H2C},
+	}
 	// JSON is YAML too, and cannot be quoted wrongly.
-	text, err := json.MarshalIndent(map[string]any{
-		"listen": loopback(port), "admin_listen": loopback(admin), "secret_file": secret,
-		"clusters": map[string]any{"default": map[string]any{"addrs": s.cluster.Addrs()}},
-		"http":     map[string]any{"drain_delay_ms": 0},
-	}, "", "  ")
+	text, err := json.MarshalIndent(settings, "", "  ")
 	if err != nil {
 		return "", err
 	}
@@ -82,31 +115,11 @@ func (s *stage) writeConfig(name string, port, admin int) (string, error) {
 	return path, os.WriteFile(path, text, 0o600)
 }
 
-// token makes the app, unless an earlier build has, and a key of it.
-func (s *stage) token(ctx context.Context, binary, config string) (string, error) {
-	if _, err := s.run(ctx, nil, binary, "app", "show", "bench", "--config", config); err != nil {
-		_, err := s.run(ctx, nil, binary, "app", "create", "bench", "--config", config,
-			"--permission", "*", "--limit", "id=bench,limit=100000000,period_ms=1000,burst=100000000")
-		if err != nil {
-			return "", err
-		}
-	}
-	out, err := s.run(ctx, nil, binary, "key", "create", "bench", "--config", config, "-o", "json")
-	if err != nil {
-		return "", err
-	}
-	var created struct{ Token string }
-	if err := json.Unmarshal(out, &created); err != nil || created.Token == "" {
-		return "", fmt.Errorf("key create printed no token (%w): %.200s", err, out)
-	}
-	return created.Token, nil
-}
-
-func (g *gateway) waitReady(ctx context.Context, url string) error {
+func (g *gateway) waitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	for {
-		resp, err := get(ctx, url)
+		resp, err := get(ctx, g.admin+"/readyz")
 		if err == nil {
 			resp.Body.Close()
 			if resp.StatusCode == http.StatusOK {
@@ -117,6 +130,8 @@ func (g *gateway) waitReady(ctx context.Context, url string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s is not ready: %w\n%s", g.name, err, g.lastWords())
+		case <-g.done:
+			return fmt.Errorf("%s ended:\n%s", g.name, g.lastWords())
 		case <-time.After(50 * time.Millisecond):
 		}
 	}

@@ -3,25 +3,25 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"sync"
 	"time"
 )
 
 // order is one line of the load generator's standard input; report is the line it answers with.
 type order struct {
-	Do       string // "open": connect and keep the requests; "run": load for Duration; "close"
+	Do       string // "open": connect and keep the requests; "run": closed loop for Duration; "once": each caller once; "pace": open loop; "close"
 	Row      string // the row it is about
-	Addr     string
+	Addrs    []string
 	Conns    int
-	Requests [][]byte // complete HTTP requests, sent in turn by every connection
+	Streams  int      // callers on one HTTP/2 connection; 0 speaks HTTP/1.1
+	Requests [][]byte // complete HTTP/1.1 requests, sent in turn by every connection
 	Expect   expectation
 	Duration time.Duration
+	Rate     float64 // of "pace", requests per second
 }
 
 // expectation is what makes an answer right; anything else is counted as an error. The full check of values is done once, before.
@@ -36,7 +36,9 @@ type report struct {
 	FirstError string
 	Elapsed    time.Duration
 	Latency    histogram
-	Failed     string // the order itself could not be carried out
+	Total      time.Duration // of all latencies
+	Late       histogram     // of an open loop: how late the generator itself sent
+	Failed     string        // the order itself could not be carried out
 }
 
 // serveLoad carries out orders until its input ends. Connections stay open between the rounds of a row: a measured second holds no
@@ -74,6 +76,15 @@ func carryOut(o order, rows map[string]*crowd, r *report) error {
 	case "run":
 		*r = c.run(o.Duration)
 		return nil
+	case "once":
+		*r = c.once()
+		return nil
+	case "pace":
+		if o.Rate <= 0 || c.parsed != nil {
+			return errors.New("an open loop needs a rate, and HTTP/1.1")
+		}
+		*r = c.pace(o.Rate, o.Duration)
+		return nil
 	case "close":
 		c.close()
 		delete(rows, o.Row)
@@ -82,34 +93,46 @@ func carryOut(o order, rows map[string]*crowd, r *report) error {
 	return fmt.Errorf("unknown order %q", o.Do)
 }
 
-// crowd is the callers of one row: each sends a request, waits for its answer, sends the next (a closed loop).
+// crowd is the callers of one row. In a closed loop each sends a request, waits for its answer, sends the next.
 type crowd struct {
-	addr     string
+	addrs    []string
 	requests [][]byte
+	parsed   []*h2Request // instead of requests, for HTTP/2
 	expect   expectation
+	buffer   int
 	callers  []*caller
+	h2       []*h2Conn
 }
 
-type caller struct {
-	conn    net.Conn
-	reader  *reader
-	turn    int // index of the next request
-	latency histogram
-	count   int64
-	errors  int64
-	first   error
-}
+// callerBuffer holds a large answer in few reads; a crowd too large for that gets by with a header's worth.
+const (
+	callerBuffer      = 64 << 10
+	smallCallerBuffer = 4 << 10
+	largeCrowd        = 2000
+)
 
 func openCrowd(o order) (*crowd, error) {
-	c := &crowd{addr: o.Addr, requests: o.Requests, expect: o.Expect}
+	c := &crowd{addrs: o.Addrs, requests: o.Requests, expect: o.Expect, buffer: callerBuffer}
+	if o.Conns > largeCrowd {
+		c.buffer = smallCallerBuffer
+	}
+	if o.Streams > 0 {
+		if err := c.parse(); err != nil {
+			return nil, err
+		}
+	}
 	for i := range o.Conns {
 		// Callers start at different places, so that they do not ask for the same key at the same time.
-		one := &caller{turn: i * len(o.Requests) / o.Conns}
-		if err := one.dial(o.Addr); err != nil {
+		one := &caller{addr: o.Addrs[i%len(o.Addrs)], turn: i * len(o.Requests) / o.Conns}
+		c.callers = append(c.callers, one)
+		if o.Streams > 0 {
+			one.h2 = c.h2For(i, o)
+			continue
+		}
+		if err := one.dial(c.buffer); err != nil {
 			c.close()
 			return nil, err
 		}
-		c.callers = append(c.callers, one)
 	}
 	return c, nil
 }
@@ -119,6 +142,9 @@ func (c *crowd) close() {
 		if one.conn != nil {
 			one.conn.Close()
 		}
+	}
+	for _, conn := range c.h2 {
+		conn.close()
 	}
 }
 
@@ -130,103 +156,45 @@ func (c *crowd) run(d time.Duration) report {
 		all.Go(func() { one.loop(c, end) })
 	}
 	all.Wait()
-	r := report{Elapsed: time.Since(start), Latency: histogram{}}
+	return c.report(time.Since(start))
+}
+
+// onceAtATime bounds how many callers of a large crowd ask at the same moment.
+const onceAtATime = 64
+
+// once lets every caller ask once.
+func (c *crowd) once() report {
+	var all sync.WaitGroup
+	start := time.Now()
+	places := make(chan struct{}, onceAtATime)
+	for _, one := range c.callers {
+		one.reset()
+		places <- struct{}{}
+		all.Go(func() {
+			defer func() { <-places }()
+			if one.conn != nil {
+				_ = one.conn.SetDeadline(time.Now().Add(roundGrace))
+			}
+			before := time.Now()
+			one.fail(one.ask(c))
+			one.took(time.Since(before))
+		})
+	}
+	all.Wait()
+	return c.report(time.Since(start))
+}
+
+func (c *crowd) report(elapsed time.Duration) report {
+	r := report{Elapsed: elapsed, Latency: histogram{}, Late: histogram{}}
 	for _, one := range c.callers {
 		r.Requests += one.count
 		r.Errors += one.errors
+		r.Total += one.total
 		r.Latency.add(one.latency)
+		r.Late.add(one.late)
 		if one.first != nil && r.FirstError == "" {
 			r.FirstError = one.first.Error()
 		}
 	}
 	return r
-}
-
-func (one *caller) loop(c *crowd, end time.Time) {
-	one.count, one.errors, one.first = 0, 0, nil
-	one.latency = newHistogram()
-	if one.conn == nil {
-		one.fail(one.dial(c.addr))
-	}
-	if one.conn == nil {
-		return
-	}
-	// One deadline per round, not per request: a server that hangs costs ten seconds and an error, a healthy one no timer.
-	_ = one.conn.SetDeadline(end.Add(10 * time.Second))
-	for now := time.Now(); now.Before(end); {
-		err := one.ask(c)
-		then := time.Now()
-		one.latency.record(then.Sub(now))
-		one.count++
-		now = then
-		if err != nil && !one.recover(c, err) {
-			return
-		}
-	}
-}
-
-// ask sends the next request and checks its answer.
-func (one *caller) ask(c *crowd) error {
-	request := c.requests[one.turn]
-	if one.turn++; one.turn == len(c.requests) {
-		one.turn = 0
-	}
-	if _, err := one.conn.Write(request); err != nil {
-		return &brokenError{err}
-	}
-	a, err := one.reader.next()
-	if err != nil {
-		return &brokenError{err}
-	}
-	if a.Status < 200 || a.Status > 299 {
-		return fmt.Errorf("status %d: %s", a.Status, a.Head)
-	}
-	if a.Length < c.expect.MinLength && a.Status != 204 || !bytes.Contains(a.Head, []byte(c.expect.Contains)) && a.Status != 204 {
-		return fmt.Errorf("unexpected answer: status %d, %d bytes, %.80q", a.Status, a.Length, a.Head)
-	}
-	if a.Close {
-		return &brokenError{errors.New("the server closed a keep-alive connection")}
-	}
-	return nil
-}
-
-// brokenError says that the connection cannot be used again.
-type brokenError struct{ error }
-
-// recover counts the error and dials again after a broken connection; it reports whether the caller can go on.
-func (one *caller) recover(c *crowd, err error) bool {
-	one.fail(err)
-	var broken *brokenError
-	if !errors.As(err, &broken) {
-		return true
-	}
-	one.conn.Close()
-	one.conn = nil
-	// A server that keeps breaking connections must not turn the loop into a dial storm.
-	if one.errors > 3 {
-		return false
-	}
-	if err := one.dial(c.addr); err != nil {
-		return false
-	}
-	return true
-}
-
-func (one *caller) fail(err error) {
-	if err == nil {
-		return
-	}
-	one.errors++
-	if one.first == nil {
-		one.first = err
-	}
-}
-
-func (one *caller) dial(addr string) error {
-	conn, err := net.DialTimeout("tcp", addr, 5*time.Second)
-	if err != nil {
-		return err
-	}
-	one.conn, one.reader = conn, newReader(conn)
-	return nil
 }

@@ -34,26 +34,27 @@ func (res *results) writeReadme(path string) error {
 // markdown is the ratios, and below them the figures behind them.
 func (res *results) markdown() string {
 	var b strings.Builder
-	head := "| | " + strings.Join(res.opTitles(), " | ") + " |\n|---" + strings.Repeat("|---", len(res.ops())) + "|\n"
+	names := res.names()
+	head := "| | " + strings.Join(names, " | ") + " |\n|---" + strings.Repeat("|---", len(names)) + "|\n"
 	b.WriteString(head)
-	res.markdownRows(&b, func(row *rowResult) string {
-		return fmt.Sprintf("%.2f (%.2f–%.2f)", row.CPURatio.Median, row.CPURatio.Min, row.CPURatio.Max)
-	})
-	fmt.Fprintf(&b, "\nThe same run: CPU microseconds of the HTTP server + of Redis per request; requests per second; p50 / p99 in ms.\n\n%s", head)
-	res.markdownRows(&b, func(row *rowResult) string {
-		return fmt.Sprintf("%.0f + %.0f us; %.0f/s; %.1f / %.1f", row.CPUUS.Median, row.BackendUS.Median, row.RPS.Median, row.P50MS, row.P99MS)
+	res.markdownRows(&b, names, func(row *rowResult) string { return row.CPURatio.String() })
+	fmt.Fprintf(&b, "\nThe same run: CPU microseconds of the HTTP server + of Redis per request; requests per second; p50 / p99 / p99.9 in ms.\n\n%s", head)
+	res.markdownRows(&b, names, func(row *rowResult) string {
+		return fmt.Sprintf("%.0f + %.0f us; %.0f/s; %.1f / %.1f / %.1f",
+			row.CPUUS.Median, row.BackendUS.Median, row.RPS.Median, row.P50MS, row.P99MS, row.P999MS)
 	})
 	fmt.Fprintf(&b, "\n%s, %d cores shared by servers, Redis and load generator; median (least–greatest) of %d shuffled rounds of %d ms.\n",
 		res.Started.Format("2006-01-02"), res.CPUs, res.Options.Rounds, res.Options.RoundMS)
 	return b.String()
 }
 
-func (res *results) markdownRows(b *strings.Builder, cell func(*rowResult) string) {
-	for _, name := range res.names() {
-		fmt.Fprintf(b, "| %s |", name)
-		for _, op := range res.ops() {
+func (res *results) markdownRows(b *strings.Builder, names []string, cell func(*rowResult) string) {
+	all := res.scenarios()
+	for _, s := range all {
+		fmt.Fprintf(b, "| %s |", s.title(all))
+		for _, name := range names {
 			text := "–"
-			if row := res.find(op, name); row != nil {
+			if row := res.find(s, name); row != nil {
 				text = cell(row)
 			}
 			fmt.Fprintf(b, " %s |", text)

@@ -5,7 +5,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -101,59 +100,6 @@ func family(pid int) []int {
 		}
 	}
 	return all
-}
-
-// cpuTime is the user and system time of all threads of the processes so far. The scheduler's own count is exact to the microsecond;
-// /proc/PID/stat, the fallback, counts in hundredths of a second.
-func cpuTime(pids []int) (time.Duration, error) {
-	var sum time.Duration
-	for _, pid := range pids {
-		d, err := scheduled(pid)
-		if err != nil {
-			d, err = ticks(pid)
-		}
-		if err != nil {
-			return 0, fmt.Errorf("reading the CPU time of process %d: %w", pid, err)
-		}
-		sum += d
-	}
-	return sum, nil
-}
-
-func scheduled(pid int) (time.Duration, error) {
-	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
-	if err != nil || len(files) == 0 {
-		return 0, errors.Join(err, os.ErrNotExist)
-	}
-	var sum time.Duration
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return 0, err
-		}
-		field, _, _ := bytes.Cut(text, []byte(" "))
-		ns, err := strconv.ParseInt(string(field), 10, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += time.Duration(ns)
-	}
-	return sum, nil
-}
-
-func ticks(pid int) (time.Duration, error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the name in brackets and may hold anything; user and system time are the 14th and 15th.
-	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
-	if len(fields) < 13 {
-		return 0, errors.New("a short line in stat")
-	}
-	user, err1 := strconv.ParseInt(string(fields[11]), 10, 64)
-	system, err2 := strconv.ParseInt(string(fields[12]), 10, 64)
-	return time.Duration(user+system) * 10 * time.Millisecond, errors.Join(err1, err2)
 }
 
 // freePorts returns ports on loopback that were free just now.

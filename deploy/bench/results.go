@@ -5,50 +5,58 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 )
 
 // schemaVersion is written into results.json; it grows when a member changes its meaning. README.md describes the members.
-const schemaVersion = 1
+const schemaVersion = 2
 
 type results struct {
-	Schema  int          `json:"schema"`
-	Started time.Time    `json:"started"`
-	CPUs    int          `json:"cpus"`
-	Go      string       `json:"go"`
-	Valid   bool         `json:"valid"`
-	Options resultOption `json:"options"`
-	Rows    []*rowResult `json:"rows"`
+	Schema  int            `json:"schema"`
+	Started time.Time      `json:"started"`
+	CPUs    int            `json:"cpus"`
+	Go      string         `json:"go"`
+	Valid   bool           `json:"valid"`
+	Notes   []string       `json:"notes,omitempty"`
+	Options resultOption   `json:"options"`
+	Rows    []*rowResult   `json:"rows,omitempty"`
+	Idle    []idleResult   `json:"idle,omitempty"`
+	Origin  []originResult `json:"origin,omitempty"`
 }
 
 type resultOption struct {
-	Gateways   []string `json:"gateways"`
-	Rounds     int      `json:"rounds"`
-	RoundMS    int64    `json:"round_ms"`
-	Conns      int      `json:"conns"`
-	BatchConns int      `json:"batch_conns"`
-	Batch      int      `json:"batch"`
-	Keys       int      `json:"keys"`
-	ValueBytes int      `json:"value_bytes"`
-	Seed       uint64   `json:"seed"`
+	Variants []variant `json:"variants"`
+	Rounds   int       `json:"rounds"`
+	RoundMS  int64     `json:"round_ms"`
+	Keys     int       `json:"keys"`
+	H2C      bool      `json:"h2c"`
+	Streams  int       `json:"streams"`
+	Seed     uint64    `json:"seed"`
 }
 
 type rowResult struct {
-	Op         string        `json:"op"`
+	scenario
 	Name       string        `json:"name"`
-	CPURatio   spread        `json:"cpu_ratio"`             // to webdis, per round
-	BuildRatio *spread       `json:"build_ratio,omitempty"` // to the first gateway build, per round; of the other builds only
+	Build      string        `json:"build,omitempty"`           // variant of the gateway, or step of the ladder
+	Kind       string        `json:"kind,omitempty"`            // JSON or raw
+	CPURatio   spread        `json:"cpu_ratio"`                 // to webdis, per round
+	P99Ratio   spread        `json:"p99_ratio"`                 // the same of the p99
+	BuildRatio *spread       `json:"build_ratio,omitempty"`     // CPU to the first gateway's, per round; of the others only
+	BuildRPS   *spread       `json:"build_rps_ratio,omitempty"` // the same of requests per second
 	RPS        spread        `json:"requests_per_second"`
 	CPUUS      spread        `json:"cpu_us"`
 	BackendUS  spread        `json:"redis_cpu_us"`
-	P50MS      float64       `json:"p50_ms"` // of all rounds together
+	Resident   spread        `json:"rss_mb"`
+	Mallocs    *spread       `json:"mallocs,omitempty"`         // per request, of gateways only
+	Allocated  *spread       `json:"allocated_bytes,omitempty"` // the same
+	P50MS      float64       `json:"p50_ms"`                    // of all rounds together
 	P99MS      float64       `json:"p99_ms"`
+	P999MS     float64       `json:"p999_ms"`
+	MeanMS     float64       `json:"mean_ms"`
 	Requests   int64         `json:"requests"`
 	Errors     int64         `json:"errors"`
 	FirstError string        `json:"first_error,omitempty"`
@@ -65,8 +73,13 @@ type roundResult struct {
 	LoadUS    float64 `json:"load_cpu_us"`
 	P50MS     float64 `json:"p50_ms"`
 	P99MS     float64 `json:"p99_ms"`
+	P999MS    float64 `json:"p999_ms"`
+	Resident  float64 `json:"rss_mb"`
+	Mallocs   float64 `json:"mallocs,omitempty"`         // objects per request
+	Allocated float64 `json:"allocated_bytes,omitempty"` // bytes per request
 
 	latency    histogram
+	total      time.Duration
 	firstError string
 }
 
@@ -74,25 +87,26 @@ func newResults(o options) *results {
 	return &results{
 		Schema: schemaVersion, Started: time.Now().UTC().Truncate(time.Second), CPUs: runtime.NumCPU(), Go: runtime.Version(),
 		Options: resultOption{
-			Gateways: o.Gateways, Rounds: o.Rounds, RoundMS: o.Round.Milliseconds(), Conns: o.Conns, BatchConns: o.BatchConns,
-			Batch: o.Batch, Keys: o.Keys, ValueBytes: o.ValueSize, Seed: o.Seed,
+			Variants: o.Variants, Rounds: o.Rounds, RoundMS: o.Round.Milliseconds(), Keys: o.Keys, H2C: o.H2C, Streams: o.Streams, Seed: o.Seed,
 		},
 	}
 }
 
-// newRound takes CPU times of server, Redis and load generator before and after.
-func newRound(r report, before, after []time.Duration) roundResult {
-	per := func(group int) float64 {
+// newRound takes CPU times of server, Redis and load generator before and after, and what a gateway allocated in between.
+func newRound(r report, before, after []time.Duration, grown heap, resident int64) roundResult {
+	per := func(n float64) float64 {
 		if r.Requests == 0 {
 			return 0
 		}
-		return float64((after[group] - before[group]).Nanoseconds()) / 1e3 / float64(r.Requests)
+		return n / float64(r.Requests)
 	}
+	us := func(group int) float64 { return per(float64((after[group] - before[group]).Nanoseconds()) / 1e3) }
 	return roundResult{
 		Requests: r.Requests, Errors: r.Errors, Seconds: r.Elapsed.Seconds(),
-		CPUUS: per(0), BackendUS: per(1), LoadUS: per(2),
-		P50MS: millis(r.Latency.quantile(0.5)), P99MS: millis(r.Latency.quantile(0.99)),
-		latency: r.Latency, firstError: r.FirstError,
+		CPUUS: us(0), BackendUS: us(1), LoadUS: us(2),
+		P50MS: millis(r.Latency.quantile(0.5)), P99MS: millis(r.Latency.quantile(0.99)), P999MS: millis(r.Latency.quantile(0.999)),
+		Resident: mega(resident), Mallocs: per(max(grown.mallocs, 0)), Allocated: per(max(grown.allocated, 0)),
+		latency: r.Latency, total: r.Total, firstError: r.FirstError,
 	}
 }
 
@@ -103,48 +117,81 @@ func (res *results) summarize() {
 	res.Valid = true
 	for _, row := range res.Rows {
 		row.summarize()
-		row.CPURatio = row.ratioTo(res.find(row.Op, baseDoor))
-		if first := res.find(row.Op, firstBuild(row.Name)); first != nil && first != row {
-			ratio := row.ratioTo(first)
-			row.BuildRatio = &ratio
+		base := res.find(row.scenario, baseDoor)
+		row.CPURatio, row.P99Ratio = row.ratioTo(base, cpuOf), row.ratioTo(base, p99Of)
+		if first := res.firstBuild(row); first != nil && first != row {
+			cpu, rps := row.ratioTo(first, cpuOf), row.ratioTo(first, rpsOf)
+			row.BuildRatio, row.BuildRPS = &cpu, &rps
 		}
 		res.Valid = res.Valid && row.Errors == 0 && row.Requests > 0
 	}
 }
 
-func (res *results) find(op, name string) *rowResult {
-	i := slices.IndexFunc(res.Rows, func(r *rowResult) bool { return r.Op == op && r.Name == name })
+func (res *results) find(s scenario, name string) *rowResult {
+	return res.where(func(r *rowResult) bool { return r.scenario == s && r.Name == name })
+}
+
+// firstBuild is the row of the first gateway that a gateway's row, or a step of the ladder, is compared with.
+func (res *results) firstBuild(row *rowResult) *rowResult {
+	if row.Kind == "" {
+		return nil
+	}
+	return res.where(func(r *rowResult) bool { return r.scenario == row.scenario && r.Kind == row.Kind })
+}
+
+func (res *results) where(is func(*rowResult) bool) *rowResult {
+	i := slices.IndexFunc(res.Rows, is)
 	if i < 0 {
 		return nil
 	}
 	return res.Rows[i]
 }
 
+func cpuOf(r roundResult) float64 { return r.CPUUS }
+func p99Of(r roundResult) float64 { return r.P99MS }
+func rpsOf(r roundResult) float64 { return float64(r.Requests) / r.Seconds }
+
 // ratioTo compares rounds of the same number: they are neighbours in time, and whatever slowed the machine slowed both.
-func (row *rowResult) ratioTo(base *rowResult) spread {
+func (row *rowResult) ratioTo(base *rowResult, of func(roundResult) float64) spread {
 	var ratios []float64
 	for i, r := range row.Rounds {
-		if base != nil && i < len(base.Rounds) && base.Rounds[i].CPUUS > 0 {
-			ratios = append(ratios, r.CPUUS/base.Rounds[i].CPUUS)
+		if base != nil && i < len(base.Rounds) && of(base.Rounds[i]) > 0 {
+			ratios = append(ratios, of(r)/of(base.Rounds[i]))
 		}
 	}
 	return spreadOf(ratios)
 }
 
 func (row *rowResult) summarize() {
-	var rps, cpu, backend []float64
 	var latency histogram
+	var total time.Duration
 	for _, r := range row.Rounds {
 		row.Requests += r.Requests
 		row.Errors += r.Errors
+		total += r.total
 		if row.FirstError == "" {
 			row.FirstError = r.firstError
 		}
 		latency.add(r.latency)
-		rps, cpu, backend = append(rps, float64(r.Requests)/r.Seconds), append(cpu, r.CPUUS), append(backend, r.BackendUS)
 	}
-	row.RPS, row.CPUUS, row.BackendUS = spreadOf(rps), spreadOf(cpu), spreadOf(backend)
-	row.P50MS, row.P99MS = millis(latency.quantile(0.5)), millis(latency.quantile(0.99))
+	row.RPS, row.CPUUS, row.BackendUS = row.spread(rpsOf), row.spread(cpuOf), row.spread(func(r roundResult) float64 { return r.BackendUS })
+	row.Resident = row.spread(func(r roundResult) float64 { return r.Resident })
+	if mallocs := row.spread(func(r roundResult) float64 { return r.Mallocs }); mallocs.Max > 0 {
+		allocated := row.spread(func(r roundResult) float64 { return r.Allocated })
+		row.Mallocs, row.Allocated = &mallocs, &allocated
+	}
+	row.P50MS, row.P99MS, row.P999MS = millis(latency.quantile(0.5)), millis(latency.quantile(0.99)), millis(latency.quantile(0.999))
+	if row.Requests > 0 {
+		row.MeanMS = float64(total.Microseconds()) / 1e3 / float64(row.Requests)
+	}
+}
+
+func (row *rowResult) spread(of func(roundResult) float64) spread {
+	figures := make([]float64, len(row.Rounds))
+	for i, r := range row.Rounds {
+		figures[i] = of(r)
+	}
+	return spreadOf(figures)
 }
 
 // invalid returns an error that names the rows with failed requests.
@@ -152,7 +199,12 @@ func (res *results) invalid() error {
 	var bad []string
 	for _, row := range res.Rows {
 		if row.Errors > 0 || row.Requests == 0 {
-			bad = append(bad, fmt.Sprintf("%s %s: %d of %d failed (%s)", row.Op, row.Name, row.Errors, row.Requests, row.FirstError))
+			bad = append(bad, fmt.Sprintf("%s, %s: %d of %d failed (%s)", row.scenario, row.Name, row.Errors, row.Requests, row.FirstError))
+		}
+	}
+	for _, o := range res.Origin {
+		if o.Errors > 0 {
+			bad = append(bad, fmt.Sprintf("the origin's test, %s: %d of %d failed (%s)", o.Name, o.Errors, o.Requests, o.Explanation))
 		}
 	}
 	if len(bad) == 0 {
@@ -161,98 +213,35 @@ func (res *results) invalid() error {
 	return fmt.Errorf("the run is INVALID: %s", strings.Join(bad, "; "))
 }
 
-func (res *results) save(path string) error {
-	text, err := json.MarshalIndent(res, "", " ")
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o644)
-}
-
-// print writes the ratios first, then the figures behind them.
-func (res *results) print(out io.Writer) {
-	o := res.Options
-	if !res.Valid {
-		fmt.Fprintln(out, "INVALID RUN: some requests failed")
-	}
-	fmt.Fprintf(out, "CPU of the HTTP server per request, as a multiple of webdis' in the same round; median (least–greatest) of %d rounds of %d ms\n\n",
-		o.Rounds, o.RoundMS)
-	res.printRatios(out, res.names(), func(row *rowResult) *spread { return &row.CPURatio })
-	if builds := res.laterBuilds(); len(builds) > 0 {
-		fmt.Fprintln(out, "\nThe same as a multiple of the first build's")
-		res.printRatios(out, builds, func(row *rowResult) *spread { return row.BuildRatio })
-	}
-	for i, op := range res.ops() {
-		fmt.Fprintf(out, "\n%s, values of %d bytes, %d connections\n", res.opTitles()[i], o.ValueBytes, res.conns(op))
-		res.printOp(out, op)
-	}
-}
-
-func (res *results) printRatios(out io.Writer, names []string, of func(*rowResult) *spread) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "\t%s\n", strings.Join(res.opTitles(), "\t"))
-	for _, name := range names {
-		fmt.Fprint(t, name)
-		for _, op := range res.ops() {
-			cell := "–"
-			if row := res.find(op, name); row != nil {
-				ratio := of(row)
-				cell = fmt.Sprintf("%.2f (%.2f–%.2f)", ratio.Median, ratio.Min, ratio.Max)
-			}
-			fmt.Fprint(t, "\t", cell)
+// publish writes the files that were asked for; the error says when the run is invalid.
+func (res *results) publish(o options) error {
+	if o.Save != "" {
+		text, err := json.MarshalIndent(res, "", " ")
+		if err != nil {
+			return err
 		}
-		fmt.Fprintln(t)
-	}
-	t.Flush()
-}
-
-// laterBuilds are the names of rows with a BuildRatio.
-func (res *results) laterBuilds() []string {
-	return slices.DeleteFunc(res.names(), func(name string) bool {
-		return !slices.ContainsFunc(res.Rows, func(r *rowResult) bool { return r.Name == name && r.BuildRatio != nil })
-	})
-}
-
-func (res *results) printOp(out io.Writer, op string) {
-	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "\trequests/s\tp50 ms\tp99 ms\tserver CPU us\tRedis CPU us\terrors\t")
-	for _, name := range res.names() {
-		if row := res.find(op, name); row != nil {
-			fmt.Fprintf(t, "%s\t%.0f\t%.2f\t%.2f\t%.1f\t%.1f\t%d\t\n",
-				name, row.RPS.Median, row.P50MS, row.P99MS, row.CPUUS.Median, row.BackendUS.Median, row.Errors)
+		if err := os.WriteFile(o.Save, append(text, '\n'), 0o644); err != nil {
+			return err
 		}
 	}
-	t.Flush()
-}
-
-func (res *results) conns(op string) int {
-	if op == opMGet || op == opMSet {
-		return res.Options.BatchConns
+	if o.Readme != "" {
+		return res.writeReadme(o.Readme)
 	}
-	return res.Options.Conns
+	return res.invalid()
 }
 
-func (res *results) ops() []string { return res.distinct(func(r *rowResult) string { return r.Op }) }
+// scenarios and names are in the order of the run.
+func (res *results) scenarios() []scenario {
+	return distinct(res.Rows, func(r *rowResult) scenario { return r.scenario })
+}
 
 func (res *results) names() []string {
-	return res.distinct(func(r *rowResult) string { return r.Name })
+	return distinct(res.Rows, func(r *rowResult) string { return r.Name })
 }
 
-func (res *results) opTitles() []string {
-	titles := res.ops()
-	for i, op := range titles {
-		if op == opMGet || op == opMSet {
-			titles[i] = fmt.Sprintf("%s %d", op, res.Options.Batch)
-		} else {
-			titles[i] = strings.ToUpper(op)
-		}
-	}
-	return titles
-}
-
-func (res *results) distinct(of func(*rowResult) string) []string {
-	var all []string
-	for _, row := range res.Rows {
+func distinct[T comparable](rows []*rowResult, of func(*rowResult) T) []T {
+	var all []T
+	for _, row := range rows {
 		if !slices.Contains(all, of(row)) {
 			all = append(all, of(row))
 		}

@@ -5,9 +5,7 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strconv"
@@ -24,22 +22,17 @@ type stage struct {
 	redis   string // address of the standalone Redis of webdis and nginx
 	single  *process
 	closers []func()
+
+	tenancies map[int]*tenancy // by the number of apps
 }
 
-func openStage(ctx context.Context) (*stage, error) {
-	if err := checkPackages(); err != nil {
-		return nil, err
-	}
+func openStage() (*stage, error) {
 	dir, err := os.MkdirTemp("", "slotgate-bench-")
 	if err != nil {
 		return nil, err
 	}
-	s := &stage{dir: dir}
+	s := &stage{dir: dir, tenancies: map[int]*tenancy{}}
 	s.closers = append(s.closers, func() { os.RemoveAll(dir) })
-	if err := s.startSingle(ctx); err != nil {
-		s.close()
-		return nil, err
-	}
 	return s, nil
 }
 
@@ -80,7 +73,7 @@ func (s *stage) startWebdis(ctx context.Context) (*process, string, error) {
 	}
 	config := map[string]any{
 		"redis_host": "127.0.0.1", "redis_port": portOf(s.redis), "http_host": "127.0.0.1", "http_port": ports[0],
-		"threads": runtime.NumCPU(), "daemonize": false, "verbosity": 1, "logfile": filepath.Join(s.dir, "webdis-own.log"),
+		"threads": runtime.NumCPU(), "http_max_request_size": 64 << 20, "daemonize": false, "verbosity": 1, "logfile": filepath.Join(s.dir, "webdis-own.log"),
 	}
 	text, err := json.Marshal(config)
 	if err != nil {
@@ -103,7 +96,7 @@ load_module {{.Modules}}/ngx_http_lua_module.so;
 {{end}}worker_processes {{.Workers}};
 pid {{.Dir}}/nginx.pid;
 error_log stderr error;
-events { worker_connections 4096; }
+events { worker_connections 16384; }
 http {
   access_log off;
   keepalive_timeout 600s;
@@ -212,6 +205,17 @@ func (s *stage) startNginx(ctx context.Context) (*process, string, error) {
 }
 
 func (s *stage) startHello(ctx context.Context, o options) (*process, string, error) {
+	return s.startSelf(ctx, "hello", func(addr string) []string {
+		args := []string{"hello", addr}
+		for _, size := range o.Values {
+			args = append(args, strconv.Itoa(size))
+		}
+		return args
+	})
+}
+
+// startSelf runs this program in another of its parts.
+func (s *stage) startSelf(ctx context.Context, name string, args func(addr string) []string) (*process, string, error) {
 	ports, err := freePorts(1)
 	if err != nil {
 		return nil, "", err
@@ -221,21 +225,8 @@ func (s *stage) startHello(ctx context.Context, o options) (*process, string, er
 		return nil, "", err
 	}
 	addr := loopback(ports[0])
-	p, err := s.launch(ctx, addr, "hello", nil, self, "hello", addr, strconv.Itoa(o.ValueSize))
+	p, err := s.launch(ctx, addr, name, nil, self, args(addr)...)
 	return p, addr, err
-}
-
-// run executes a command to its end and returns its standard output.
-func (s *stage) run(ctx context.Context, env []string, program string, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Env = append(os.Environ(), env...)
-	var errors strings.Builder
-	cmd.Stderr = &errors
-	out, err := cmd.Output()
-	if err != nil {
-		return nil, fmt.Errorf("%s %s: %w\n%s", filepath.Base(program), strings.Join(args, " "), err, errors.String())
-	}
-	return out, nil
 }
 
 func portOf(addr string) int {

@@ -29,7 +29,9 @@ type answer struct {
 // headSize is how much of a body is kept: enough for the short answers of writes.
 const headSize = 256
 
-func newReader(src io.Reader) *reader { return &reader{src: src, buf: make([]byte, 64<<10)} }
+func newReader(src io.Reader, buffer int) *reader {
+	return &reader{src: src, buf: make([]byte, buffer)}
+}
 
 func (r *reader) next() (answer, error) {
 	head, err := r.header()

@@ -3,38 +3,99 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
-	"context"
-	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
-	"net/http"
-	"slices"
-	"time"
+	"strconv"
+	"strings"
 )
 
-// workload is the keys and values in play, the same for every door: a value depends on its key and the seed alone.
+// workload is the keys and values in play, the same for every door: a value depends on its key, its size and the seed alone.
 type workload struct {
-	options
+	seed   uint64
+	keys   int
+	size   int
 	values []string
+}
+
+// maxWorkBytes bounds the values held, and the requests of a row: the load generator has them all ready.
+const maxWorkBytes = 64 << 20
+
+func newWorkload(o options, size int, data string) *workload {
+	w := &workload{seed: o.Seed, size: size, keys: min(o.Keys, max(maxWorkBytes/size, 16))}
+	for _, batch := range o.Batches {
+		if batch*size <= maxBatchBytes {
+			w.keys = min(o.Keys, max(w.keys, batch))
+		}
+	}
+	r := rand.New(rand.NewPCG(o.Seed, 1))
+	draw := randomLetters
+	if data == dataText {
+		draw = randomText
+	}
+	for range w.keys {
+		w.values = append(w.values, draw(r, size))
+	}
+	return w
 }
 
 // alphabet needs no escape in a path, in JSON or in nginx' lines, so that no door does extra work.
 const alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-func newWorkload(o options) *workload {
-	w := &workload{options: o, values: make([]string, o.Keys)}
-	r := rand.New(rand.NewPCG(o.Seed, 1))
-	for i := range w.values {
-		b := make([]byte, o.ValueSize)
-		for j := range b {
-			b[j] = alphabet[r.IntN(len(alphabet))]
-		}
-		w.values[i] = string(b)
+func randomLetters(r *rand.Rand, size int) string {
+	b := make([]byte, size)
+	for j := range b {
+		b[j] = alphabet[r.IntN(len(alphabet))]
 	}
-	return w
+	return string(b)
+}
+
+var words = strings.Fields("customer order delivery address invoice payment article quantity price warehouse status created updated pending")
+
+func randomText(r *rand.Rand, size int) string {
+	var b strings.Builder
+	for b.Len() < size {
+		b.WriteString(words[r.IntN(len(words))] + "-" + strconv.Itoa(r.IntN(100)) + "-")
+	}
+	return b.String()[:size]
+}
+
+// target is one request: an app and the keys, by index.
+type target struct {
+	app  int
+	keys []int
+}
+
+// targets are the requests of a scenario, which callers send in turn: every key and every app at least once, as far as maxWorkBytes lets
+// them; batches are 200 picks of different keys, or one for each app.
+func (w *workload) targets(s scenario, apps int) []target {
+	if !isBatch(s.Op) {
+		order := rand.New(rand.NewPCG(w.seed, 3)).Perm(w.keys)
+		all := make([]target, min(max(w.keys, apps), max(maxWorkBytes/(w.size+200), 16)))
+		for i := range all {
+			all[i] = target{i % apps, order[i%w.keys : i%w.keys+1]}
+		}
+		return all
+	}
+	r := rand.New(rand.NewPCG(w.seed, 2))
+	all := make([]target, min(max(200, apps), max(maxWorkBytes/(s.Batch*(w.size+40)), 4)))
+	for i := range all {
+		all[i] = target{i % apps, pick(r, w.keys, s.Batch)}
+	}
+	return all
+}
+
+// pick returns n different numbers below max.
+func pick(r *rand.Rand, max, n int) []int {
+	if n*3 > max {
+		return r.Perm(max)[:n]
+	}
+	seen, picks := make(map[int]bool, n), make([]int, 0, n)
+	for len(picks) < n {
+		if i := r.IntN(max); !seen[i] {
+			seen[i] = true
+			picks = append(picks, i)
+		}
+	}
+	return picks
 }
 
 func (w *workload) pairs(indexes []int) (keys, values []string) {
@@ -44,175 +105,41 @@ func (w *workload) pairs(indexes []int) (keys, values []string) {
 	return keys, values
 }
 
-// picks returns n batches of different keys.
-func (w *workload) picks(n int) [][]int {
-	r := rand.New(rand.NewPCG(w.Seed, 2))
-	picks := make([][]int, n)
-	for i := range picks {
-		picks[i] = r.Perm(w.Keys)[:w.Batch]
-	}
-	return picks
-}
-
-// requests are what the load generator sends to a door: each key once for single keys, 200 different batches otherwise.
-func (w *workload) requests(d *door, op string) [][]byte {
-	var all [][]byte
-	switch op {
-	case opGet, opPut:
-		order := rand.New(rand.NewPCG(w.Seed, 3)).Perm(w.Keys)
-		for _, i := range order {
-			if op == opGet {
-				all = append(all, d.get(keyName(i)))
-			} else {
-				all = append(all, d.put(keyName(i), w.values[i]))
+// requests are what the load generator sends to a door.
+func (w *workload) requests(d *door, s scenario) [][]byte {
+	targets := w.targets(s, d.apps())
+	all := make([][]byte, len(targets))
+	for i, t := range targets {
+		keys, values := w.pairs(t.keys)
+		op := s.Op
+		if op == opMix {
+			op = opGet
+			if i%10 == 9 {
+				op = opPut
 			}
 		}
-	default:
-		for _, pick := range w.picks(200) {
-			keys, values := w.pairs(pick)
-			if op == opMGet {
-				all = append(all, d.mget(keys))
-			} else {
-				all = append(all, d.mset(keys, values))
-			}
+		switch op {
+		case opGet:
+			all[i] = d.get(t.app, keys[0])
+		case opPut:
+			all[i] = d.put(t.app, keys[0], values[0])
+		case opMGet:
+			all[i] = d.mget(t.app, keys)
+		default:
+			all[i] = d.mset(t.app, keys, values)
 		}
 	}
 	return all
 }
 
-func (w *workload) expect(d *door, op string) expectation {
-	switch op {
+func (w *workload) expect(d *door, s scenario) expectation {
+	switch s.Op {
 	case opGet:
-		return expectation{MinLength: w.ValueSize}
+		return expectation{MinLength: w.size}
 	case opMGet:
-		return expectation{MinLength: w.ValueSize * w.Batch}
+		return expectation{MinLength: w.size * s.Batch}
 	}
-	return expectation{Contains: d.written[op]}
+	return expectation{Contains: d.written[s.Op]}
 }
 
-// seed writes every key through a door, in batches if it has them.
-func (w *workload) seed(ctx context.Context, d *door) error {
-	size := 1
-	if d.mset != nil {
-		size = 100
-	}
-	for from := 0; from < w.Keys; from += size {
-		var err error
-		if d.mset == nil {
-			err = d.write(ctx, opPut, d.put(keyName(from), w.values[from]))
-		} else {
-			err = d.write(ctx, opMSet, d.mset(w.pairs(upTo(from, min(from+size, w.Keys)))))
-		}
-		if err != nil {
-			return fmt.Errorf("writing the first values through %s: %w", d.name, err)
-		}
-	}
-	return nil
-}
-
-func upTo(from, to int) []int {
-	indexes := make([]int, 0, to-from)
-	for i := from; i < to; i++ {
-		indexes = append(indexes, i)
-	}
-	return indexes
-}
-
-// verify asks the door once for what will be measured and compares the values; writes are read back.
-func (w *workload) verify(ctx context.Context, d *door, op string) error {
-	if d.value == nil {
-		return nil
-	}
-	var err error
-	switch op {
-	case opGet:
-		err = w.verifyGet(ctx, d, keyName(0), w.values[0])
-	case opPut:
-		// Another value first: the right one is there already.
-		for _, v := range []string{"probe-" + w.values[1], w.values[0]} {
-			if err = d.write(ctx, opPut, d.put(keyName(0), v)); err == nil {
-				err = w.verifyGet(ctx, d, keyName(0), v)
-			}
-			if err != nil {
-				break
-			}
-		}
-	case opMGet:
-		keys, values := w.pairs(w.picks(1)[0])
-		err = w.verifyMGet(ctx, d, keys, values)
-	case opMSet:
-		keys, values := w.pairs(w.picks(1)[0])
-		other := slices.Clone(values)
-		slices.Reverse(other)
-		for _, v := range [][]string{other, values} {
-			if err = d.write(ctx, opMSet, d.mset(keys, v)); err == nil {
-				err = w.verifyMGet(ctx, d, keys, v)
-			}
-			if err != nil {
-				break
-			}
-		}
-	}
-	if err != nil {
-		return fmt.Errorf("%s answers %s wrongly: %w", d.name, op, err)
-	}
-	return nil
-}
-
-func (w *workload) verifyGet(ctx context.Context, d *door, key, want string) error {
-	body, err := exchange(ctx, d.addr, d.get(key))
-	if err != nil {
-		return err
-	}
-	got, err := d.value(body)
-	if err == nil && got != want {
-		err = fmt.Errorf("key %s holds %q, want %q", key, got, want)
-	}
-	return err
-}
-
-func (w *workload) verifyMGet(ctx context.Context, d *door, keys, want []string) error {
-	body, err := exchange(ctx, d.addr, d.mget(keys))
-	if err != nil {
-		return err
-	}
-	got, err := d.values(body)
-	if err == nil && !slices.Equal(got, want) {
-		err = fmt.Errorf("wrong values: %.300q", got)
-	}
-	return err
-}
-
-// write sends a write and checks its answer as the load generator does.
-func (d *door) write(ctx context.Context, op string, req []byte) error {
-	body, err := exchange(ctx, d.addr, req)
-	if err == nil && !bytes.Contains(body, []byte(d.written[op])) {
-		err = fmt.Errorf("unexpected answer %.200q", body)
-	}
-	return err
-}
-
-// exchange sends one request on a connection of its own and returns the body of a 2xx answer.
-func exchange(ctx context.Context, addr string, req []byte) ([]byte, error) {
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(5 * time.Second)); err != nil {
-		return nil, err
-	}
-	if _, err := conn.Write(req); err != nil {
-		return nil, err
-	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
-		return nil, err
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err == nil && resp.StatusCode/100 != 2 {
-		err = fmt.Errorf("status %d: %.300s", resp.StatusCode, body)
-	}
-	return body, err
-}
+func keyName(i int) string { return "bench:" + strconv.Itoa(1_000_000+i) }
