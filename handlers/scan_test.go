@@ -186,6 +186,8 @@ func BenchmarkParsePutStrict(b *testing.B) {
 var putBody = `{"value":"` + strings.Repeat("v", 100) + `","ttl_ms":60000}`
 
 // The same bodies by encoding/json, for comparison: it takes duplicates and unknown members, and replaces what is not UTF-8.
+// In one run (us, mget/mset of 50): the scanner 0.9/3.7, document 2.3/12, sonic 1.5/6.7 without and 2.9/10 with looking at UTF-8,
+// goccy 3.2/15, go-json-experiment into structs 5.2/15, encoding/json 6.8/55. None is as strict as document.
 func BenchmarkParseMSet50EncodingJSON(b *testing.B) {
 	benchmarkBody(b, msetBody(50), func(src []byte, _ terms) (v struct {
 		Items []struct {
