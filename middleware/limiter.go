@@ -169,7 +169,9 @@ func (v *verdict) refuse(l *appLimit, d decision) {
 }
 
 // now is the limiter's clock: nanoseconds since it was made, monotonic as long as the clock is.
-func (l *Limiter) now() int64 { return int64(l.clock().Sub(l.start)) }
+func (l *Limiter) now() int64 { return l.at(l.clock()) }
+
+func (l *Limiter) at(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
 // Remaining calls f with the share of every bucket that is left, from 0 to 1.
 func (l *Limiter) Remaining(f func(app, policy string, ratio float64)) {

@@ -26,7 +26,7 @@ func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerF
 		h := c.Writer.Header()
 		h["Ratelimit-Policy"] = limits.policy
 		h["Ratelimit"] = r.rateHeader[:]
-		if err := r.quota.take(1, 1); err != nil {
+		if err := r.quota.take(limiter.at(r.started(limiter.clock)), 1, 1); err != nil {
 			refuse(c, err)
 		}
 	}
@@ -45,16 +45,16 @@ func (q *quota) Charge(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	if err := q.take(n, n+1); err != nil {
+	if err := q.take(q.limiter.now(), n, n+1); err != nil {
 		return err
 	}
 	return nil
 }
 
 // take takes n of a request that costs total.
-func (q *quota) take(n, total int64) *store.Error {
+func (q *quota) take(now, n, total int64) *store.Error {
 	var buf [256]byte
-	v, value := q.app.take(q.limiter.now(), n, buf[:0])
+	v, value := q.app.take(now, n, buf[:0])
 	*q.header = string(value)
 	if v.ok {
 		return nil
