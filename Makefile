@@ -4,12 +4,14 @@ SHELL       := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 FUZZTIME    ?= 20s
 BASE        ?= HEAD
+RESULTS     ?= results.json
 VERSION     ?=
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs clients tour bench bench-short bench-against clean
+.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs clients tour clean
+.PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -54,8 +56,8 @@ clients: ## generate the Go and the Python client from the document and run the 
 tour: ## run the README's curl lines against a gateway of their own
 	deploy/tour
 
-bench: ## the gateway beside webdis, nginx+Lua and Gin hello (four minutes); BENCHFLAGS='-h' for its switches
-	deploy/bench/run $(BENCHFLAGS)
+bench: ## the README's table: the gateway beside webdis, nginx+Lua and Gin hello (five minutes); BENCHFLAGS='-h' for its switches
+	deploy/bench/run -batch 50,500 $(BENCHFLAGS)
 
 bench-short: ## the same, coarser (under a minute)
 	deploy/bench/run -rounds 3 -round 500ms -warm 200ms $(BENCHFLAGS)
@@ -66,6 +68,34 @@ bench-against: ## this tree beside the commit BASE (HEAD), as bench-short
 	git worktree remove --force bin/base
 	go build -o bin/slotgate ./cmd/slotgate
 	deploy/bench/run -gateway-bin bin/slotgate-base -gateway-bin bin/slotgate -only slotgate -rounds 5 -round 500ms -warm 200ms $(BENCHFLAGS)
+
+bench-conns: ## GET and PUT at 1 to 1,024 connections, and how much two equal gateways differ (twenty minutes)
+	deploy/bench/run -ops get,put -conns 1,4,16,64,256,1024 -aa $(BENCHFLAGS)
+
+bench-ladder: ## mget and mset of 50: goroutine per key, merged by node, capped, final (two minutes)
+	deploy/bench/run -ladder -ops mget,mset -only slotgate,ladder $(BENCHFLAGS)
+
+bench-keys: ## CPU per key in batches of 1 to 5,000 (six minutes)
+	deploy/bench/run -ops mget,mset -batch 1,10,50,100,500,1000,5000 -keys 10000 -batch-conns 8 -only slotgate $(BENCHFLAGS)
+
+bench-apps: ## one app beside 10,000, with A/A (six minutes)
+	deploy/bench/run -apps 1,10000 -aa -only slotgate $(BENCHFLAGS)
+
+bench-values: ## values of 100 B to 1 MB, random and compressible (fifteen minutes)
+	deploy/bench/run -ops get,put -value 100,1000,10000,100000,1000000 -data random,text -rounds 10 -round 500ms -conns 16 $(BENCHFLAGS)
+
+bench-scale: ## GOMAXPROCS 1, 2, 4, and one gateway beside two (three minutes)
+	deploy/bench/run -only JSON -ops get,mget -conns 256 -variant 1:GOMAXPROCS=1 \
+	  -variant 2:GOMAXPROCS=2 -variant 4:GOMAXPROCS=4 -variant twice:GOMAXPROCS=1,gateways=2 $(BENCHFLAGS)
+
+bench-idle: ## memory of 5,000 idle connections
+	deploy/bench/run -idle 5000 $(BENCHFLAGS)
+
+bench-origin: ## the origin's test: open loop, 9 GET to 1 PUT, four primaries with replicas, half of the cores (a minute)
+	deploy/bench/run -origin $(BENCHFLAGS)
+
+bench-plot: ## results.json (RESULTS) as charts, and CPU profiles as flame graphs, in bin/plots
+	go -C deploy/bench/plot build -o ../../../bin/benchplot . && bin/benchplot -o bin/plots $(RESULTS)
 
 clean: ## remove what the other targets made
 	rm -rf bin cover.out cover.html

@@ -19,7 +19,6 @@ type caller struct {
 	turn    int           // index of the next request
 	due     time.Duration // of an open loop: when the request under way should have been sent; guarded by its mutex
 	latency histogram
-	late    histogram
 	total   time.Duration
 	count   int64
 	errors  int64
@@ -32,7 +31,7 @@ const roundGrace = 10 * time.Second
 
 func (one *caller) reset() {
 	one.count, one.errors, one.total, one.first = 0, 0, 0, nil
-	one.latency, one.late = newHistogram(), nil
+	one.latency = newHistogram()
 }
 
 func (one *caller) took(d time.Duration) {

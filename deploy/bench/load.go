@@ -37,8 +37,9 @@ type report struct {
 	Elapsed    time.Duration
 	Latency    histogram
 	Total      time.Duration // of all latencies
-	Late       histogram     // of an open loop: how late the generator itself sent
-	Failed     string        // the order itself could not be carried out
+	Late       histogram     // of an open loop: how late the generator itself was
+	LateTotal  time.Duration
+	Failed     string // the order itself could not be carried out
 }
 
 // serveLoad carries out orders until its input ends. Connections stay open between the rounds of a row: a measured second holds no
@@ -185,13 +186,12 @@ func (c *crowd) once() report {
 }
 
 func (c *crowd) report(elapsed time.Duration) report {
-	r := report{Elapsed: elapsed, Latency: histogram{}, Late: histogram{}}
+	r := report{Elapsed: elapsed, Latency: histogram{}}
 	for _, one := range c.callers {
 		r.Requests += one.count
 		r.Errors += one.errors
 		r.Total += one.total
 		r.Latency.add(one.latency)
-		r.Late.add(one.late)
 		if one.first != nil && r.FirstError == "" {
 			r.FirstError = one.first.Error()
 		}

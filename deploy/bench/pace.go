@@ -22,6 +22,9 @@ type pacer struct {
 	idle    []*caller       // the longest idle first
 	backlog []time.Duration // requests that are due and wait for a connection
 	over    bool            // nothing more will come
+
+	late      histogram // how late the generator itself was with each request
+	lateTotal time.Duration
 }
 
 // schedule is when request i of a constant rate is due, from the start.
@@ -31,10 +34,9 @@ func schedule(i int, rate float64) time.Duration {
 
 // pace runs for d, then waits for the answers under way. What was due and got no answer counts as an error.
 func (c *crowd) pace(rate float64, d time.Duration) report {
-	p := &pacer{crowd: c, start: time.Now()}
+	p := &pacer{crowd: c, start: time.Now(), late: newHistogram()}
 	for _, one := range c.callers {
 		one.reset()
-		one.late = newHistogram()
 		if one.conn == nil {
 			one.fail(one.dial(c.buffer))
 		}
@@ -53,6 +55,7 @@ func (c *crowd) pace(rate float64, d time.Duration) report {
 	p.finish()
 	all.Wait()
 	r := c.report(time.Since(p.start))
+	r.Late, r.LateTotal = p.late, p.lateTotal
 	if missing := int64(total) - r.Requests; missing > 0 {
 		r.Errors += missing
 		r.Requests = int64(total)
@@ -78,6 +81,9 @@ func (p *pacer) send(rate float64, d time.Duration) (total int) {
 			pause := syscall.NsecToTimespec(wait.Nanoseconds())
 			_ = syscall.Nanosleep(&pause, nil) // too short a sleep only sends the request a little early
 		}
+		late := max(time.Since(p.start)-due, 0)
+		p.late.record(late)
+		p.lateTotal += late
 		p.mu.Lock()
 		if len(p.idle) == 0 {
 			p.backlog = append(p.backlog, due)
@@ -101,7 +107,6 @@ const (
 // begin makes a request the caller's own; it has to be sent on the connection returned. p.mu is held.
 func (p *pacer) begin(one *caller, due time.Duration) (net.Conn, []byte) {
 	one.due = due
-	one.late.record(time.Since(p.start) - due)
 	return one.conn, p.crowd.requests[one.next(len(p.crowd.requests))]
 }
 

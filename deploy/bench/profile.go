@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"time"
@@ -22,6 +23,9 @@ var notInNames = regexp.MustCompile(`[^A-Za-z0-9]+`)
 // list of the most expensive functions, when the go command is there.
 func (c *comparison) profile(ctx context.Context, s scenario, d *door) error {
 	name := fmt.Sprintf("%s-%s.pprof", c.Profile, strings.Trim(notInNames.ReplaceAllString(d.name+" "+s.String(), "-"), "-"))
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return err
+	}
 	fmt.Fprintf(c.stderr, "%s: profiling %s for %d s\n", s, d.name, profileSeconds)
 	saved := make(chan error, 1)
 	go func() {

@@ -119,12 +119,15 @@ func coreNotes(variants []variant, cpus int) []string {
 	if !slices.ContainsFunc(variants, func(v variant) bool { return used(v) != used(variants[0]) }) {
 		return nil
 	}
-	var notes []string
+	var small []string
 	for _, v := range variants {
-		if used := used(v); used+2 > cpus {
-			notes = append(notes, fmt.Sprintf("%s may use %d of %d cores, which Redis and the load generator share: its throughput is limited by the machine",
-				v.Name, min(used, cpus), cpus))
+		if used(v)+2 > cpus {
+			small = append(small, v.Name)
 		}
 	}
-	return notes
+	if len(small) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("Redis and the load generator share the machine's %d cores with the gateway: that limits the throughput of %s",
+		cpus, strings.Join(small, ", "))}
 }
