@@ -37,7 +37,7 @@ func writeItems(r *request, keys []string, enc keyEncoding, item func(j *reply, 
 		}
 	}
 	j.raw(`}],"errors":`).bool(faults).raw("}")
-	j.send(r.own())
+	r.finish(j)
 }
 
 // got adds what became of one key of an mget. With a problem "found" says nothing; it is there because the member always is.

@@ -171,9 +171,17 @@ func (r *request) reply() *reply { return newReply(r.Writer) }
 
 // answer sends the reply and gives its buffer back. What the reply was made of is not referred to any more.
 func (r *request) answer(j *reply) error {
-	j.send(r.own())
+	r.finish(j)
 	j.release()
 	return nil
+}
+
+// finish writes what there is of the reply, and in one piece if it is the whole.
+func (r *request) finish(j *reply) {
+	if !j.sent {
+		cork(r.ctx, r.Request.Method, len(j.buf))
+	}
+	j.send(r.own())
 }
 
 // tag gives the answer its ETag.

@@ -35,6 +35,7 @@ func (l quietListener) Accept() (net.Conn, error) {
 type quietConn struct {
 	net.Conn
 	read, write lazyDeadline
+	cork        cork
 }
 
 // SetReadDeadline implements net.Conn. With the zero time it announces the background read: net/http (1.26) has no other use for it
@@ -64,7 +65,26 @@ func (c *quietConn) Read(p []byte) (n int, err error) {
 }
 
 // Write implements net.Conn.
-func (c *quietConn) Write(p []byte) (n int, err error) {
+func (c *quietConn) Write(p []byte) (int, error) {
+	if !c.cork.on() {
+		return c.flush(p)
+	}
+	whole := c.cork.add(p)
+	if whole == nil {
+		return len(p), nil
+	}
+	_, err := c.flush(*whole)
+	c.cork.pull()
+	if err != nil {
+		return 0, err // of what was held back too: net/http gives up the connection
+	}
+	return len(p), nil
+}
+
+// Cork implements handlers.Corker.
+func (c *quietConn) Cork(body int) { c.cork.put(body) }
+
+func (c *quietConn) flush(p []byte) (n int, err error) {
 	c.write.begin(false)
 	for {
 		var m int

@@ -10,6 +10,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/slotgate/slotgate/handlers"
 )
 
 func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
@@ -18,6 +20,12 @@ func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
 	s.Handler = g.newAPIHandler(registry)
 	s.WriteTimeout = milliseconds(h.WriteTimeoutMS)
 	s.Protocols.SetUnencryptedHTTP2(h.H2C)
+	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if q, ok := c.(*quietConn); ok {
+			return handlers.WithCorker(ctx, q)
+		}
+		return ctx
+	}
 	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: h.MaxConcurrentStreams, WriteByteTimeout: milliseconds(h.WriteTimeoutMS)}
 	return s
 }
