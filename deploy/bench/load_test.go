@@ -61,7 +61,7 @@ func TestLoadOnHello(t *testing.T) {
 	}
 	for name, req := range map[string][]byte{
 		"a closing server":  request("GET", "/hello/100/a", "Connection: close\r\n", ""),
-		"a broken protocol": []byte("nonsense\r\n\r\n"),
+		"a broken protocol": []byte("nonsense, longer than the preface of HTTP/2\r\n\r\n"),
 	} {
 		o := order{Addrs: []string{addr}, Conns: 3, Requests: [][]byte{req}}
 		if bad := converse(t, o, order{Do: "run", Duration: 30 * time.Millisecond}); bad.Errors == 0 {

@@ -110,6 +110,7 @@ func lines(file, title string, a axis, label string, rows []row, of func(row) sp
 		p.Add(l, marks, spans)
 		p.Legend.Add(name, l, marks)
 	}
+	p.Y.Max *= 1.3 // room for the legend
 	return p.Save(18*vg.Centimeter, 11*vg.Centimeter, file)
 }
 
@@ -144,6 +145,7 @@ func bars(file string, rows []row) error {
 		p.Legend.Add(name, chart)
 	}
 	p.NominalX(labels...)
+	p.Y.Max *= 1.3
 	return p.Save(vg.Length(4+3.2*float64(len(labels)))*vg.Centimeter, 12*vg.Centimeter, file)
 }
 
