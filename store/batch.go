@@ -21,6 +21,7 @@ type item struct {
 	expiry []string // words behind the value
 	value  []byte   // to be encoded before it is sent; nil = none
 	slot   int
+	twin   int     // position of a later item with the same key, which stands for this one; 0 = none
 	call   *call   // nil = not made yet, or left to a pipe
 	got    GetItem // what was read, decoded
 	n      int64   // an integer reply
@@ -63,9 +64,11 @@ func (b *batch) run(ctx context.Context) {
 	if !b.knowsTopology(ctx) {
 		return
 	}
-	todo := make([]int, len(b.items))
-	for i := range todo {
-		todo[i] = i
+	todo := make([]int, 0, len(b.items))
+	for i := range b.items {
+		if b.items[i].twin == 0 {
+			todo = append(todo, i)
+		}
 	}
 	groups := b.groupByNode(ctx, todo)
 	if len(groups) == 0 {

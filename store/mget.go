@@ -84,63 +84,52 @@ type FlagItem struct {
 // MDelete removes many keys of any type. A key named twice is removed once: the first is answered as deleted, the
 // others as not. Errors: forbidden, invalid_key.
 func (s *Store) MDelete(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
-	if err := rowUnlink.allow(id); err != nil {
-		return nil, err
-	}
-	if err := checkKeys(id, keys); err != nil { // here, where their places are still those of the request
-		return nil, err
-	}
-	first := firstOf(keys)
-	unique := make([]string, 0, len(keys))
-	place := make([]int, len(keys))
-	for i, key := range keys {
-		if first[key] == i {
-			place[i] = len(unique)
-			unique = append(unique, key)
-		}
-	}
-	flags, err := s.flags(ctx, id, rowUnlink, unique)
+	b, err := s.newBatch(id, rowUnlink, keys)
 	if err != nil {
 		return nil, err
 	}
+	b.markTwins()
+	b.run(ctx)
+	defer b.release()
 	answers := make([]FlagItem, len(keys))
-	for i, key := range keys {
-		answers[i] = flags[place[first[key]]]
-		if first[key] != i {
-			answers[i].Flag = false
+	told := map[int]int{} // the item that was sent -> the first of its twins
+	for i := range b.items {
+		if t := b.items[i].twin; t > 0 {
+			if _, ok := told[t]; !ok {
+				told[t] = i
+			}
 		}
+	}
+	for i := range b.items {
+		sent := i
+		if t := b.items[i].twin; t > 0 {
+			sent = t
+		}
+		first, twins := told[sent]
+		answers[i] = b.flag(sent)
+		answers[i].Flag = answers[i].Flag && (!twins || first == i)
 	}
 	return answers, nil
 }
 
-// MExists says which of many keys exist, every duplicate too. Errors: forbidden, invalid_key.
-func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
-	return s.flags(ctx, id, rowExists, keys)
+// flag is the answer of an item.
+func (b *batch) flag(i int) FlagItem {
+	return FlagItem{Flag: b.items[i].err == nil && b.items[i].n > 0, Err: b.items[i].err}
 }
 
-func (s *Store) flags(ctx context.Context, id *acl.Identity, r *row, keys []string) ([]FlagItem, error) {
-	b, err := s.newBatch(id, r, keys)
+// MExists says which of many keys exist, every duplicate too. Errors: forbidden, invalid_key.
+func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
+	b, err := s.newBatch(id, rowExists, keys)
 	if err != nil {
 		return nil, err
 	}
 	b.run(ctx)
 	defer b.release()
 	answers := make([]FlagItem, len(keys))
-	for i := range b.items {
-		answers[i] = FlagItem{Flag: b.items[i].err == nil && b.items[i].n > 0, Err: b.items[i].err}
+	for i := range answers {
+		answers[i] = b.flag(i)
 	}
 	return answers, nil
-}
-
-// firstOf maps each key to its first position.
-func firstOf(keys []string) map[string]int {
-	first := make(map[string]int, len(keys))
-	for i, key := range keys {
-		if _, ok := first[key]; !ok {
-			first[key] = i
-		}
-	}
-	return first
 }
 
 func checkKeys(id *acl.Identity, keys []string) *Error {

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 	"time"
@@ -27,33 +28,50 @@ func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (wr
 	if len(items) == 0 {
 		return 0, Invalid("/items", "no items; give at least one")
 	}
-	b := &batch{store: s, id: id, row: rowSet}
-	place, now := make(map[string]int, len(items)), s.now()
+	now := s.now()
 	for i := range items {
 		if err := s.checkItem(id, &items[i], i, now); err != nil {
 			return 0, err
 		}
-		place[items[i].Key] = i
 	}
+	b := &batch{store: s, id: id, row: rowSet, items: make([]item, len(items))}
 	var bad *Error
 	if b.cluster, bad = s.clusters.get(id.App.Cluster); bad != nil {
 		return 0, bad
 	}
-	b.items = make([]item, 0, len(items))
 	var stored []byte
 	for i := range items {
-		if it := &items[i]; place[it.Key] == i {
-			place[it.Key] = len(b.items)
-			stored = append(append(stored[:0], id.Prefix...), it.Key...)
-			b.items = append(b.items, item{
-				key: it.Key, slot: slot.Of(stored), value: notNil(it.Data), expiry: it.Expiry.words(id.App),
-			})
-			// From here on place is the position in b.items; a later duplicate cannot come, this was the last one.
-		}
+		it := &items[i]
+		stored = append(append(stored[:0], id.Prefix...), it.Key...)
+		b.items[i] = item{key: it.Key, slot: slot.Of(stored), value: notNil(it.Data), expiry: it.Expiry.words(id.App)}
 	}
+	b.markTwins()
 	b.run(ctx)
 	defer b.release()
-	return b.written(items, place)
+	return b.written()
+}
+
+// markTwins finds keys that are named again later: only the last of each is sent. Equal keys have equal slots, so most
+// batches need no more than a bit for each slot to see that there are none.
+func (b *batch) markTwins() {
+	var seen [slot.Count / 64]uint64
+	shared := false
+	for i := range b.items {
+		n := b.items[i].slot
+		shared = shared || seen[n/64]&(1<<(n%64)) != 0
+		seen[n/64] |= 1 << (n % 64)
+	}
+	if !shared {
+		return
+	}
+	last := make(map[string]int, len(b.items))
+	for i := len(b.items) - 1; i >= 0; i-- {
+		if j, ok := last[b.items[i].key]; ok {
+			b.items[i].twin = j
+		} else {
+			last[b.items[i].key] = i
+		}
+	}
 }
 
 // notNil gives the empty value a form that differs from no value.
@@ -65,23 +83,26 @@ func notNil(data []byte) []byte {
 }
 
 // written counts, or makes the error that lists every item.
-func (b *batch) written(items []SetItem, place map[string]int) (int, error) {
+func (b *batch) written() (int, error) {
 	var cause *Error
-	outcomes := make([]ItemOutcome, len(items))
-	for i := range items {
-		outcomes[i] = ItemOutcome{Key: items[i].Key, Outcome: Applied}
-		if e := b.items[place[items[i].Key]].err; e != nil {
-			outcomes[i].Outcome = e.Outcome
-			if e.Outcome == NoOutcome {
-				outcomes[i].Outcome = NotApplied
-			}
-			if cause == nil {
-				cause = e
-			}
+	for i := range b.items {
+		if cause = b.items[i].err; cause != nil {
+			break
 		}
 	}
 	if cause == nil {
-		return len(items), nil
+		return len(b.items), nil
+	}
+	outcomes := make([]ItemOutcome, len(b.items))
+	for i := range b.items {
+		it := &b.items[i]
+		if it.twin > 0 {
+			it = &b.items[it.twin]
+		}
+		outcomes[i] = ItemOutcome{Key: it.key, Outcome: Applied}
+		if it.err != nil {
+			outcomes[i].Outcome = cmp.Or(it.err.Outcome, NotApplied)
+		}
 	}
 	e := NewError(CodeBatchIncomplete, "not every item was written: sending the same mset again is safe and writes the rest")
 	e.Items, e.RetryAfter = outcomes, retryAfter
