@@ -19,17 +19,17 @@ func storedKey(id *acl.Identity, key string) (string, *Error) {
 
 func checkKey(id *acl.Identity, key string) *Error {
 	if key == "" {
-		return fieldError(CodeInvalidKey, "key", "the key is empty; it needs at least 1 byte")
+		return fieldError(CodeInvalidKey, "path:key", "the key is empty; it needs at least 1 byte")
 	}
 	if limit := id.Sizes.KeyMaxBytes; int64(len(key)) > limit {
-		return fieldError(CodeInvalidKey, "key", fmt.Sprintf("the key has %d bytes; the app's limit is %d", len(key), limit))
+		return fieldError(CodeInvalidKey, "path:key", fmt.Sprintf("the key has %d bytes; the app's limit is %d", len(key), limit))
 	}
 	return nil
 }
 
 func checkValue(id *acl.Identity, size int64) *Error {
 	if limit := id.Sizes.ValueMaxBytes; size > limit {
-		return fieldError(CodeValueTooLarge, "value", fmt.Sprintf("the value has %d bytes; the app's limit is %d", size, limit))
+		return fieldError(CodeValueTooLarge, "body", fmt.Sprintf("the value has %d bytes; the app's limit is %d", size, limit))
 	}
 	return nil
 }
