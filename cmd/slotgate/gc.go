@@ -10,7 +10,7 @@ import (
 // collectAt sets how far the heap grows between two garbage collections, in percent of what is alive, as GOGC does; the function it
 // returns sets it back.
 //
-// A gateway keeps little and drops a few KB with each request, so Go's own 100 collects several times a second, for 10 to 15 % of the
+// A gateway keeps little and drops a few KB with each request, so Go's own 100 collects several times a second, for 5 to 15 % of the
 // CPU. But a percentage of much would be too much: while what is alive grows, percent sinks, so that never more than gcRoom is left to
 // garbage, until it is 100 again, from where on memory is what it is with Go's default.
 func collectAt(percent int) (restore func()) {
