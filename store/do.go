@@ -73,7 +73,6 @@ func (s *Store) send(ctx context.Context, id *acl.Identity, r *row, from *budget
 	kept := false
 	err := c.try(ctx, r, s.retries(id, r.writes()), func() (e error) {
 		cl.out.reset(from, nil)
-		cl.out.drain = false // nobody waits behind it, or it is known to be small
 		kept, e = c.once(ctx, cl)
 		if errors.Is(e, errOverCap) {
 			return nil // the caller looks at grant; the node did nothing wrong

@@ -156,12 +156,17 @@ func (e replyError) RedisError() {}
 // errUnanswered is the state of a reply that nobody has written to, though nothing is said to have failed.
 var errUnanswered = errors.New("store: the command was not answered")
 
+// errCutOff is the state of a reply behind one that its receiver gave up, and the connection with it.
+var errCutOff = fmt.Errorf("store: the connection was closed because of another reply: %w", io.ErrUnexpectedEOF)
+
 // result returns what the command said: nil, redis.Nil, errOverCap, Redis' error or the connection's. err is what
 // go-redis says of the command, which for a pipeline that broke is the same of all, answered or not.
 func (b *reply) result(err error) error {
 	switch {
 	case b.grant != granted:
 		return errOverCap
+	case err != nil && !b.whole && errors.Is(err, errOverCap): // which is told of everybody behind the one it is about
+		return errCutOff
 	case err != nil && !b.whole:
 		return err
 	case !b.header && !b.whole:

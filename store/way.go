@@ -130,9 +130,12 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	w := c.way(node)
+	share := w.pipe != nil && c.shares(cl)
+	cl.out.drain = share // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
 	e.Cmds = append(e.Cmds[:0], cl.command())
-	if err := c.way(node).do(ctx, e, c.shares(cl)); err != nil {
+	if err := w.do(ctx, e, share); err != nil {
 		if errors.Is(err, pipe.ErrSaturated) {
 			entryPool.Put(e)
 		}
