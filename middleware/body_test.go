@@ -207,6 +207,22 @@ func TestAnswersReserveBytesInFlight(t *testing.T) {
 	eventually(t, "all bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
 }
 
+// A late reply of Redis is written to a request that has ended (store/pipe, ErrAbandoned): what it takes nobody would give back.
+func TestNothingIsReservedAfterTheRequest(t *testing.T) {
+	var late store.Reserver
+	g := start(t, func(c *middleware.Config) { c.BytesInFlight = middleware.NewBytesInFlight(1500) }, func(_, v1 gin.IRouter) {
+		v1.GET("/large/:key", func(c *gin.Context) {
+			late, _ = c.Request.Context().Value(store.ReserverKey()).(store.Reserver)
+			late.Reserve(100)
+		})
+	})
+	g.get(t, "/v1/large/a")
+	eventually(t, "all bytes are given back", func() bool { return g.cfg.BytesInFlight.Used() == 0 })
+	if late.Reserve(1000) || late.Reserve(1000) || g.cfg.BytesInFlight.Used() != 0 {
+		t.Errorf("%d bytes are reserved for a request that has ended", g.cfg.BytesInFlight.Used())
+	}
+}
+
 func TestBytesInFlightBudget(t *testing.T) {
 	b := middleware.NewBytesInFlight(10)
 	if !b.TryAcquire(10) || b.TryAcquire(1) || !b.TryAcquire(0) || !b.TryAcquire(-5) {

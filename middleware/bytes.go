@@ -1,6 +1,9 @@
 package middleware
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // BytesInFlight bounds the bytes of requests and answers the gateway holds at once, so that a crowd of large ones is refused instead of
 // ending the process. Bodies reserve here by their length, and store for the values it loads, by way of the request's context.
@@ -50,13 +53,18 @@ func (a *answer) Reserve(n int64) bool {
 	if !a.inFlight.TryAcquire(n) {
 		return false
 	}
-	a.held.Add(n)
+	if a.held.Add(n) < 0 { // released
+		a.held.Add(-n)
+		a.inFlight.Release(n)
+		return false
+	}
 	return true
 }
 
-// release gives everything back. A goroutine that outlives its request may reserve afterwards; store starts none.
+// release gives everything back. Afterwards nothing can be reserved: a pipeline of store writes late replies to a request that has
+// ended, and nobody would give back what they take.
 func (a *answer) release() {
 	if a.inFlight != nil {
-		a.inFlight.Release(a.held.Swap(0))
+		a.inFlight.Release(a.held.Swap(math.MinInt64))
 	}
 }
