@@ -30,7 +30,7 @@ type Config struct {
 type RedisConfig struct {
 	PoolSize         int           // connections for single commands; 0 = 32
 	PipelinePoolSize int           // connections for batches; 0 = 8
-	PoolTimeout      time.Duration // wait for a free connection; 0 = 100 ms
+	PoolTimeout      time.Duration // wait for a free connection, and so the most by which it can pass a deadline; 0 = 50 ms
 	DialTimeout      time.Duration // 0 = 300 ms
 	ReadTimeout      time.Duration // one reply; a request's deadline may cut it shorter; 0 = 1 s
 	WriteTimeout     time.Duration // 0 = 1 s
@@ -51,7 +51,7 @@ type BatchConfig struct {
 func (c Config) withDefaults() Config {
 	def(&c.Redis.PoolSize, 32)
 	def(&c.Redis.PipelinePoolSize, 8)
-	def(&c.Redis.PoolTimeout, 100*time.Millisecond)
+	def(&c.Redis.PoolTimeout, 50*time.Millisecond)
 	def(&c.Redis.DialTimeout, 300*time.Millisecond)
 	def(&c.Redis.ReadTimeout, time.Second)
 	def(&c.Redis.WriteTimeout, time.Second)

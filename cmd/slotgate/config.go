@@ -192,7 +192,7 @@ func defaultConfig() Config {
 			DialTimeoutMS:    300,
 			ReadTimeoutMS:    1000,
 			WriteTimeoutMS:   1000,
-			PoolTimeoutMS:    100,
+			PoolTimeoutMS:    50,
 			TopologyReloadMS: 5000,
 		},
 		Coalesce: Coalesce{MaxBatch: 256, MaxQueued: 4096},

@@ -190,6 +190,10 @@ func (p *Pipe) alone(ctx context.Context, e *Entry) {
 		}
 		go p.run()
 	}()
+	if !e.deadline.IsZero() {
+		// The driver needs the deadline only; asking a context for its Done may cost a timer.
+		ctx = deadlineContext{context.Background(), e.deadline}
+	}
 	p.exec(ctx, e.Cmds)
 }
 
