@@ -45,7 +45,7 @@ type Config struct {
 	// MaxBatch is the most commands in one pipeline: also the most callers that one broken connection leaves without an
 	// answer. An entry larger than this still goes in one piece. 0 = 256.
 	MaxBatch int
-	// MaxQueued is the most commands that wait. 0 = 4096.
+	// MaxQueued is the most commands that wait. An entry larger than this waits alone. 0 = 4096.
 	MaxQueued int
 	// Timeout bounds a batch whose callers have no deadline. 0 = 1 s.
 	Timeout time.Duration
@@ -168,7 +168,7 @@ func (e *Entry) Err() error {
 
 // enqueue puts an entry behind the others. p.mu is held.
 func (p *Pipe) enqueue(e *Entry, done chan<- *Entry) error {
-	if p.queued+len(e.Cmds) > p.cfg.MaxQueued {
+	if p.queued > 0 && p.queued+len(e.Cmds) > p.cfg.MaxQueued {
 		return ErrSaturated
 	}
 	e.done = done

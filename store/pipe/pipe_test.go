@@ -256,6 +256,24 @@ func TestTheQueueIsBounded(t *testing.T) {
 	wg.Wait()
 }
 
+// A batch of more commands than may wait is let in while nobody waits: refused, it could never be sent.
+func TestAnEntryLargerThanTheQueue(t *testing.T) {
+	p, _, release := held(t, pipe.Config{MaxQueued: 2})
+	done := make(chan *pipe.Entry, 2)
+	if err := p.Start(t.Context(), entry("a", "b", "c"), done); err != nil {
+		t.Errorf("nobody else waits: %v", err)
+	}
+	if err := p.Start(t.Context(), entry("d"), done); !errors.Is(err, pipe.ErrSaturated) {
+		t.Errorf("behind it: %v", err)
+	}
+	release()
+	select {
+	case <-done:
+	case <-time.After(5 * time.Second):
+		t.Error("it was never sent")
+	}
+}
+
 func TestAPanicOfTheDriverIsTheErrorOfItsBatch(t *testing.T) {
 	hold, started := make(chan struct{}), make(chan struct{}, 1)
 	var calls atomic.Int32
