@@ -155,6 +155,15 @@ func (cs *clusters) closeIdle(before time.Time) {
 	}
 }
 
+// forgetNodes drops the ways to nodes that have left their cluster, as their clients, which go-redis has closed.
+func (cs *clusters) forgetNodes(ctx context.Context) {
+	var all []*cluster
+	cs.each(func(c *cluster) { all = append(all, c) })
+	for _, c := range all {
+		c.forgetNodes(ctx)
+	}
+}
+
 func (cs *clusters) close() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()

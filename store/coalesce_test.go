@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
 	"runtime"
 	"slices"
 	"sync"
@@ -360,5 +361,47 @@ func TestWhatOneResetLeavesUnknown(t *testing.T) {
 	t.Logf("one reset left up to %d callers unknown; a batch has up to %d", most, bound)
 	if most > bound || most == 0 {
 		t.Errorf("%d callers are unknown after one reset, the setting says %d", most, bound)
+	}
+}
+
+// TestALoneCallerDoesNotWaitForADial has a dialer that hangs for as long as it may, which is longer than the test.
+func TestALoneCallerDoesNotWaitForADial(t *testing.T) {
+	c := clustertest.Shared(t)
+	hang, release := make(chan struct{}), make(chan struct{})
+	s := newStore(t, c, func(cfg *store.Config) {
+		cfg.Redis.DialTimeout = 10 * deadline
+		cfg.Redis.TopologyReload = time.Hour
+		cfg.Clusters["default"] = store.ClusterConfig{Addrs: c.Addrs(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			select {
+			case <-hang:
+				<-release
+				return nil, errors.New("dialling hung")
+			default:
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+		}}
+	})
+	defer close(release)
+	if err := s.Routable(testContext(t), "default"); err != nil {
+		t.Fatal(err)
+	}
+	id := newApp(t)
+	_, _ = s.Get(testContext(t), id, "warm", store.GetOptions{}) // the slot map is known now
+	close(hang)
+	done := make(chan error, 4)
+	for i := range 4 {
+		go func() {
+			done <- within(t, 20*time.Millisecond, func(ctx context.Context) error {
+				_, err := s.Set(ctx, id, fmt.Sprint("cold", i*7), nil, store.SetOptions{})
+				return err
+			})
+		}()
+	}
+	for range 4 {
+		select {
+		case <-done: // on a connection that was there, or late; not after the dial
+		case <-time.After(deadline):
+			t.Fatal("a caller waits for a dial beyond its deadline")
+		}
 	}
 }

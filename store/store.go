@@ -30,7 +30,7 @@ type Config struct {
 type RedisConfig struct {
 	PoolSize         int           // connections for single commands; 0 = 32
 	PipelinePoolSize int           // connections for batches; 0 = 8
-	PoolTimeout      time.Duration // wait for a free connection, and so the most by which it can pass a deadline; 0 = 50 ms
+	PoolTimeout      time.Duration // wait for a free connection; 0 = 50 ms
 	DialTimeout      time.Duration // 0 = 300 ms
 	ReadTimeout      time.Duration // one reply; a request's deadline may cut it shorter; 0 = 1 s
 	WriteTimeout     time.Duration // 0 = 1 s
@@ -118,6 +118,7 @@ func (s *Store) closeIdleClusters(ctx context.Context) {
 			return
 		case <-tick.C:
 			s.clusters.closeIdle(s.now().Add(-s.cfg.IdleClose))
+			s.clusters.forgetNodes(ctx)
 		}
 	}
 }

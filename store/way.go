@@ -106,6 +106,29 @@ func (c *cluster) sweep(now time.Time) {
 	})
 }
 
+// forgetNodes drops the ways to nodes that are primaries no more. One too many is made anew at its next command.
+func (c *cluster) forgetNodes(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, c.cfg.Redis.ReadTimeout)
+	defer cancel()
+	var mu sync.Mutex
+	primaries := map[*redis.Client]bool{}
+	err := c.client.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		primaries[node] = true
+		return nil
+	})
+	if err != nil {
+		return // another time
+	}
+	c.ways.Range(func(node, w any) bool {
+		if p := w.(*way).pipe; !primaries[node.(*redis.Client)] && (p == nil || p.Idle()) {
+			c.ways.Delete(node)
+		}
+		return true
+	})
+}
+
 // sweepPipes runs until ctx ends.
 func (s *Store) sweepPipes(ctx context.Context) {
 	tick := time.NewTicker(sweepInterval)

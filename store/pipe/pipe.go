@@ -7,7 +7,8 @@
 //   - A caller that is alone runs its own commands at once, with no other goroutine and no wait.
 //   - A caller returns by its deadline, even if the node does not answer (the sweep interval later at the most).
 //   - Nothing is sent after its caller has left: an entry whose deadline has passed or whose context has ended is
-//     withdrawn from the queue, and its commands are certainly not executed.
+//     withdrawn from the queue, and its commands are certainly not executed. A batch that was given to the driver counts
+//     as sent, also while the driver still waits for a connection.
 //   - Each command is sent at most once. One that was sent and not answered in time may have been executed.
 //   - The queue is bounded: beyond it callers are refused at once.
 //
@@ -190,11 +191,7 @@ func (p *Pipe) alone(ctx context.Context, e *Entry) {
 		}
 		go p.run()
 	}()
-	if !e.deadline.IsZero() {
-		// The driver needs the deadline only; asking a context for its Done may cost a timer.
-		ctx = deadlineContext{context.Background(), e.deadline}
-	}
-	p.exec(ctx, e.Cmds)
+	p.exec(ctx, e.Cmds) // with a context that ends: the driver may have to dial, and nobody else watches this deadline
 }
 
 // run sends batches until the queue is empty.
@@ -330,6 +327,13 @@ func (p *Pipe) Waiting() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.queued
+}
+
+// Idle says whether nobody is in the pipe.
+func (p *Pipe) Idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return !p.busy && len(p.queue) == 0
 }
 
 // deadlineContext has a deadline and nothing else: the driver sets it on the connection, and no timer is needed.
