@@ -21,6 +21,7 @@ build: ## build bin/slotgate (VERSION=1.2.3 to name it)
 
 test: needs check ## everything with the race detector, on real clusters; installs what is missing
 	go test -race ./...
+	go test -race ./store -args -coalesce-off
 
 test-short: ## a quick look: no race detector, no long tests
 	go test -short ./...
