@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
 )
@@ -121,16 +120,6 @@ func (s *Store) closeIdleClusters(ctx context.Context) {
 			s.clusters.forgetNodes(ctx)
 		}
 	}
-}
-
-// Client returns the connection to a configured cluster, for the control store and the tools beside it. It stays the
-// Store's: the caller must not close it, and must ask again for each piece of work.
-func (s *Store) Client(name string) (redis.UniversalClient, error) {
-	c, err := s.clusters.get(name)
-	if err != nil {
-		return nil, err
-	}
-	return c.client, nil
 }
 
 // Routable says whether a cluster's slot map can be read and names at least one primary; nil = yes.
