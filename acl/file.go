@@ -31,6 +31,7 @@ type File struct {
 	info   os.FileInfo // as of the last complete read; nil before
 	readAt time.Time
 	sum    [sha256.Size]byte
+	reads  int // of another content than the one before, by whoever looked
 	set    *Set
 	err    error
 }
@@ -62,6 +63,7 @@ func (f *File) Load(ctx context.Context) (*Set, error) {
 	sum := sha256.Sum256(data)
 	if f.info == nil || sum != f.sum {
 		f.sum = sum
+		f.reads++
 		f.set, f.err = parseFile(data)
 		if f.err != nil {
 			f.set, f.err = nil, fmt.Errorf("reading apps from %s: %w", f.path, f.err)
@@ -103,7 +105,8 @@ func (f *File) read(before os.FileInfo) ([]byte, error) {
 	return data, nil
 }
 
-// Watch looks at the file until ctx ends. It announces a bad version once, as it does a good one.
+// Watch looks at the file until ctx ends. It announces a bad version once, as it does a good one. It goes by what anybody has read:
+// when a Load between two looks has met another content, that is announced even if the file is back to what Watch has seen last.
 func (f *File) Watch(ctx context.Context, changed func()) error {
 	tick := time.NewTicker(f.interval)
 	defer tick.Stop()
@@ -115,6 +118,9 @@ func (f *File) Watch(ctx context.Context, changed func()) error {
 		} else {
 			state = "good: " + set.Version
 		}
+		f.mu.Lock()
+		state = fmt.Sprintf("%d, %s", f.reads, state)
+		f.mu.Unlock()
 		if state != last {
 			last = state
 			changed()

@@ -257,3 +257,29 @@ func TestStorageInAFile(t *testing.T) {
 		return pasted{acl.NewFile(path, quick), t, path}
 	}}.Run(t)
 }
+
+// TestAChangeThatAnotherReaderMetIsAnnounced changes the file and back between two looks of Watch, while somebody else loads it.
+func TestAChangeThatAnotherReaderMetIsAnnounced(t *testing.T) {
+	first, second := fmt.Sprintf(oneApp, "shop", "shop"), fmt.Sprintf(oneApp, "mail", "mail")
+	path := tempFile(t, first)
+	f := acl.NewFile(path, 300*time.Millisecond)
+	ctx, cancel := context.WithCancel(t.Context())
+	announced := make(chan struct{}, 10)
+	done := make(chan error)
+	go func() { done <- f.Watch(ctx, func() { announced <- struct{}{} }) }()
+	<-announced // the first look
+	write(t, path, second)
+	if set, err := f.Load(t.Context()); err != nil || set.Apps["mail"] == nil {
+		t.Fatal(set, err)
+	}
+	write(t, path, first)
+	select {
+	case <-announced:
+	case <-time.After(acltest.Deadline):
+		t.Error("whoever has loaded the file meanwhile keeps what it is no more")
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}

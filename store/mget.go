@@ -59,6 +59,8 @@ func (b *batch) answer(out *reply) GetItem {
 	if err == nil {
 		return GetItem{Found: true, Data: data}
 	}
+	b.budget.give(out.size) // what is not answered makes room for the others
+	out.data = nil
 	var e *Error
 	if errors.As(err, &e) && e.Code == CodeResponseTooLarge {
 		e = refusedItem(overCap)
