@@ -84,7 +84,8 @@ func (c *call) command() *redis.RawWriteToCmd {
 	return cmd
 }
 
-// generic is the call as a command that go-redis redirects and reads itself, sent once. It shares nothing with the call.
+// generic is the call as a command that go-redis redirects and reads itself, sent once. Its words are the
+// call's: it must be over before the call is released.
 func (c *call) generic(ctx context.Context) onceCmd {
 	args := make([]any, c.n)
 	args[0] = c.row.name

@@ -44,7 +44,7 @@ type Retries struct{ Read, Write int }
 type BatchConfig struct {
 	Chunk      int // commands in one pipeline; 0 = 100
 	PerRequest int // chunks of one request under way; 0 = 4. At least one per node, so that no node waits for another
-	PerNode    int // chunks at one node under way, of all requests; 0 = 8, the pipeline connections
+	PerNode    int // chunks that go to one node by themselves at once, of all requests: large values, or all without shared pipes; 0 = 8, the pipeline connections
 }
 
 func (c Config) withDefaults() Config {

@@ -93,7 +93,7 @@ type Batch struct {
 	Chunk int `yaml:"chunk"`
 	// Chunks of one request under way at once. 4 keeps a three-shard cluster busy.
 	ParallelPerRequest int `yaml:"parallel_per_request"`
-	// Chunks under way to one node at once, of all requests together. As redis.pipeline_pool_size.
+	// Chunks that go to one node by themselves at once, of all requests together: those with large values, or all with coalesce.off. As redis.pipeline_pool_size.
 	ParallelPerNode int `yaml:"parallel_per_node"`
 	// Most keys in one batch. 5,000 are 50 chunks: they fit into the request's second with room to spare.
 	MaxKeys int `yaml:"max_keys"`
