@@ -4,7 +4,7 @@
 //
 //   - One batch of a node is under way at a time; what arrives meanwhile forms the next one. A pipe knows one node, so
 //     a node that hangs delays only its own callers.
-//   - A caller that is alone runs its own commands at once, with no other goroutine and no wait.
+//   - While there are no more than a few callers, each runs its own commands at once, with no other goroutine and no wait.
 //   - A caller returns by its deadline, even if the node does not answer (the sweep interval later at the most).
 //   - Nothing is sent after its caller has left: an entry whose deadline has passed or whose context has ended is
 //     withdrawn from the queue, and its commands are certainly not executed. A batch that was given to the driver counts
@@ -16,7 +16,7 @@
 // work long or carry much do not belong here, since everybody behind them waits.
 //
 // The shape (one queue and one batch under way, yielding before a batch is taken, deadlines by sweeping) is the one that
-// won the measurements of the design's page on the fast path; the hand-over from a lone caller to a runner is of here.
+// won the measurements of the design's page on the fast path; the lone callers and their hand-over to a runner are of here.
 package pipe
 
 import (
@@ -48,6 +48,8 @@ type Config struct {
 	MaxBatch int
 	// MaxQueued is the most commands that wait. An entry larger than this waits alone. 0 = 4096.
 	MaxQueued int
+	// MaxLone is the most callers who run their own commands at the same time, each on a connection of its own. 0 = 2.
+	MaxLone int
 	// Timeout bounds a batch whose callers have no deadline. 0 = 1 s.
 	Timeout time.Duration
 }
@@ -58,6 +60,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxQueued == 0 {
 		c.MaxQueued = 4096
+	}
+	if c.MaxLone == 0 {
+		c.MaxLone = 2
 	}
 	if c.Timeout == 0 {
 		c.Timeout = time.Second
@@ -104,7 +109,9 @@ type Pipe struct {
 	cfg  Config
 
 	mu       sync.Mutex
-	busy     bool     // a caller or the runner is executing
+	lone     int      // callers who are executing their own commands
+	running  bool     // the runner is there
+	crowded  bool     // the latest batch was of several callers: the next one may be, too
 	queue    []*Entry // in order of arrival
 	queued   int      // commands in queue
 	underWay []*Entry // what the runner has sent
@@ -119,17 +126,18 @@ func New(exec Exec, cfg Config) *Pipe { return &Pipe{exec: exec, cfg: cfg.withDe
 func (p *Pipe) Do(ctx context.Context, e *Entry) error {
 	e.ctx = ctx
 	e.deadline, _ = ctx.Deadline()
-	if e.gone(time.Now()) {
+	if ctx.Err() != nil { // also says whether the deadline has passed; sweeping finds those that only know it later
 		return ErrWithdrawn
 	}
 	p.mu.Lock()
-	if !p.busy {
-		p.busy = true
+	if p.mayGoAlone() {
+		p.lone++
 		p.mu.Unlock()
 		p.alone(ctx, e)
 		return nil
 	}
 	err := p.enqueue(e, e.own)
+	p.wake()
 	p.mu.Unlock()
 	if err != nil {
 		return err
@@ -143,14 +151,14 @@ func (p *Pipe) Do(ctx context.Context, e *Entry) error {
 func (p *Pipe) Start(ctx context.Context, e *Entry, done chan<- *Entry) error {
 	e.ctx = ctx
 	e.deadline, _ = ctx.Deadline()
-	if e.gone(time.Now()) {
+	if ctx.Err() != nil {
 		return ErrWithdrawn
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	err := p.enqueue(e, done)
-	if err == nil && !p.busy {
-		p.busy = true
+	if !p.running && len(p.queue) > 0 { // also beside lone callers: a batch is worth a connection of its own
+		p.running = true
 		go p.run()
 	}
 	return err
@@ -179,17 +187,32 @@ func (p *Pipe) enqueue(e *Entry, done chan<- *Entry) error {
 	return nil
 }
 
-// alone runs the commands of a caller that found nobody before it, then leaves the queue that has formed behind it to a
+// mayGoAlone says whether a caller who has just come runs its own commands. Among many callers it does not, even if it
+// finds the node idle: those who are about to come share its trip. p.mu is held.
+func (p *Pipe) mayGoAlone() bool {
+	return !p.running && !p.crowded && len(p.queue) == 0 && p.lone < p.cfg.MaxLone
+}
+
+// wake starts the runner, if there is something for it to do and no caller under way who does it on its return: what
+// arrives until then makes the batch larger. p.mu is held.
+func (p *Pipe) wake() {
+	if !p.running && p.lone == 0 && len(p.queue) > 0 {
+		p.running = true
+		go p.run()
+	}
+}
+
+// alone runs the commands of a caller that found few before it, then leaves the queue that has formed behind it to a
 // runner.
 func (p *Pipe) alone(ctx context.Context, e *Entry) {
 	defer func() {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if len(p.queue) == 0 {
-			p.busy = false
-			return
+		p.lone--
+		if !p.running && len(p.queue) > 0 { // the others under way may be slower
+			p.running = true
+			go p.run()
 		}
-		go p.run()
 	}()
 	p.exec(ctx, e.Cmds) // with a context that ends: the driver may have to dial, and nobody else watches this deadline
 }
@@ -234,7 +257,7 @@ func (p *Pipe) take() []*Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.queue) == 0 {
-		p.busy = false
+		p.running = false
 		return nil
 	}
 	n, commands := 0, 0
@@ -250,7 +273,7 @@ func (p *Pipe) take() []*Entry {
 	}
 	p.spare = nil
 	p.queued -= commands
-	p.underWay = batch
+	p.underWay, p.crowded = batch, n > 1
 	return batch
 }
 
@@ -333,7 +356,7 @@ func (p *Pipe) Waiting() int {
 func (p *Pipe) Idle() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.busy && len(p.queue) == 0
+	return !p.running && p.lone == 0 && len(p.queue) == 0
 }
 
 // deadlineContext has a deadline and nothing else: the driver sets it on the connection, and no timer is needed.

@@ -77,6 +77,7 @@ func held(t *testing.T, cfg pipe.Config) (p *pipe.Pipe, n *node, release func())
 	t.Helper()
 	hold := make(chan struct{})
 	n = &node{hold: hold, started: make(chan struct{}, 1)}
+	cfg.MaxLone = 1
 	p = pipe.New(n.exec, cfg)
 	done := make(chan error)
 	go func() { done <- p.Do(t.Context(), entry("first")) }()
@@ -284,7 +285,7 @@ func TestAPanicOfTheDriverIsTheErrorOfItsBatch(t *testing.T) {
 			return
 		}
 		panic("driver")
-	}, pipe.Config{})
+	}, pipe.Config{MaxLone: 1})
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = p.Do(t.Context(), entry("first")) })
 	<-started
