@@ -71,7 +71,6 @@ func (r *request) unsatisfied(total int64) error {
 // send answers with bytes.
 func (r *request) send(status int, data []byte) error {
 	r.octetsHeader(len(data))
-	cork(r.ctx, r.Request.Method, len(data))
 	r.Writer.WriteHeader(status)
 	_, _ = r.Writer.Write(data) // fails when the client has gone, whom nobody can tell
 	return nil

@@ -178,9 +178,6 @@ func (r *request) answer(j *reply) error {
 
 // finish writes what there is of the reply, and in one piece if it is the whole.
 func (r *request) finish(j *reply) {
-	if !j.sent {
-		cork(r.ctx, r.Request.Method, len(j.buf))
-	}
 	j.send(r.own())
 }
 

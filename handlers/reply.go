@@ -200,10 +200,15 @@ func (f *fields) setLength(h http.Header, n int) {
 	h["Content-Length"] = f.length[:]
 }
 
+// countedFrom is the length of a body, in bytes, from which net/http does not count it by itself.
+const countedFrom = 2 << 10
+
 // send writes the answer, or what is left of a long one. Every answer with a body is a 200.
 func (r *reply) send(f *fields) {
 	if !r.sent {
-		f.setLength(r.w.Header(), len(r.buf))
+		if len(r.buf) >= countedFrom {
+			f.setLength(r.w.Header(), len(r.buf))
+		}
 		r.start()
 	}
 	r.write(r.buf)

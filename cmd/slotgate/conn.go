@@ -69,20 +69,17 @@ func (c *quietConn) Write(p []byte) (int, error) {
 	if !c.cork.on() {
 		return c.flush(p)
 	}
-	whole := c.cork.add(p)
-	if whole == nil {
+	ready := c.cork.add(p)
+	if ready == nil {
 		return len(p), nil
 	}
-	_, err := c.flush(*whole)
+	_, err := c.flush(ready)
 	c.cork.pull()
 	if err != nil {
 		return 0, err // of what was held back too: net/http gives up the connection
 	}
 	return len(p), nil
 }
-
-// Cork implements handlers.Corker.
-func (c *quietConn) Cork(body int) { c.cork.put(body) }
 
 func (c *quietConn) flush(p []byte) (n int, err error) {
 	c.write.begin(false)

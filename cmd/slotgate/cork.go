@@ -5,42 +5,69 @@ import (
 	"sync"
 )
 
-// cork puts one answer together: what is written is held back until the header has ended and all of the body is there. It
-// belongs to the goroutine that serves the connection. An answer that never becomes whole is one that its handler broke
-// off, and net/http then closes the connection.
+// cork puts one answer together before it is written: the status line that net/http makes, the header lines that the gateway
+// has made itself, what else net/http makes, and, where its length is known, the body. It belongs to the goroutine that serves
+// the connection. An answer that never becomes whole is one that its handler broke off, and net/http then closes the
+// connection.
 type cork struct {
-	buf  *[]byte // nil = off
-	body int     // bytes wanted behind the header
-	head int     // bytes of the header, 0 = not all there yet
+	buf   *[]byte // statusRoom bytes, then the answer from behind its status line; nil = off
+	start int     // where the status line begins in buf; 0 = it has not come yet
+	body  int     // bytes wanted behind the header; 0 = write as soon as there is something
+	head  int     // where the header ends in buf, 0 = not known yet
 }
 
-var corks = sync.Pool{New: func() any { return new([]byte) }}
+// statusRoom is for the longest status line (HTTP/1.1 511 Network Authentication Required) and a few bytes more.
+const statusRoom = 64
 
-var headerEnd = []byte("\r\n\r\n")
+var corks = sync.Pool{New: func() any { b := make([]byte, statusRoom, 1<<10); return &b }}
 
-func (c *cork) put(body int) {
+var (
+	lineEnd   = []byte("\r\n")
+	headerEnd = []byte("\r\n\r\n")
+)
+
+// put begins an answer. The returned buffer takes header lines, each with its CR LF.
+func (c *cork) put(body int) *[]byte {
 	if c.buf == nil {
 		c.buf = corks.Get().(*[]byte)
 	}
-	*c.buf, c.body, c.head = (*c.buf)[:0], body, 0
+	*c.buf = (*c.buf)[:statusRoom]
+	c.start, c.body, c.head = 0, body, 0
+	return c.buf
 }
 
 func (c *cork) on() bool { return c.buf != nil }
 
-// add holds p back and returns the answer if it is whole now.
-func (c *cork) add(p []byte) *[]byte {
-	*c.buf = append(*c.buf, p...)
-	if c.head == 0 {
-		i := bytes.Index(*c.buf, headerEnd)
-		if i < 0 {
-			return nil
+// add holds p back and returns what is to be written now; nil = nothing yet. p begins with the status line, if that has not
+// come: net/http writes it in one piece, at the front of its buffer.
+func (c *cork) add(p []byte) []byte {
+	if c.start == 0 {
+		n := bytes.Index(p, lineEnd) + len(lineEnd)
+		if n < len(lineEnd) || n > statusRoom {
+			n = 0 // not what net/http writes; the lines in front of it would be noticed
 		}
-		c.head = i + len(headerEnd)
+		c.start = statusRoom - n
+		copy((*c.buf)[c.start:], p[:n])
+		p = p[n:]
 	}
-	if len(*c.buf) < c.head+c.body {
+	*c.buf = append(*c.buf, p...)
+	if c.body > 0 && !c.whole() {
 		return nil
 	}
-	return c.buf
+	return (*c.buf)[c.start:]
+}
+
+// whole says whether header and body are there.
+func (c *cork) whole() bool {
+	if c.head == 0 {
+		// From the CR LF before the first line: there may be no lines of the gateway's own.
+		i := bytes.Index((*c.buf)[statusRoom-len(lineEnd):], headerEnd)
+		if i < 0 {
+			return false
+		}
+		c.head = statusRoom - len(lineEnd) + i + len(headerEnd)
+	}
+	return len(*c.buf) >= c.head+c.body
 }
 
 // pull ends the holding back.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/slotgate/slotgate/handlers"
 )
 
 // countedListener counts the writes of its connections.
@@ -61,9 +59,9 @@ func TestACorkedAnswerIsOneWrite(t *testing.T) {
 		w.Header().Set("Content-Length", fmt.Sprint(len(body)))
 		switch r.URL.Path {
 		case "/corked":
-			conn.Cork(len(body))
+			conn.cork.put(len(body))
 		case "/broken":
-			conn.Cork(len(body))
+			conn.cork.put(len(body))
 			_, _ = io.WriteString(w, body[:100])
 			panic(http.ErrAbortHandler)
 		}
@@ -102,5 +100,3 @@ func TestACorkedAnswerIsOneWrite(t *testing.T) {
 		t.Errorf("after it: %d bytes, %v", len(got), err)
 	}
 }
-
-var _ handlers.Corker = (*quietConn)(nil)

@@ -10,22 +10,15 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/slotgate/slotgate/handlers"
 )
 
 func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
 	h := g.cfg.HTTP
 	s := newServer(h, g.log)
-	s.Handler = g.newAPIHandler(registry)
+	s.Handler = ownHeaders(g.newAPIHandler(registry))
 	s.WriteTimeout = milliseconds(h.WriteTimeoutMS)
 	s.Protocols.SetUnencryptedHTTP2(h.H2C)
-	s.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
-		if q, ok := c.(*quietConn); ok {
-			return handlers.WithCorker(ctx, q)
-		}
-		return ctx
-	}
+	s.ConnContext = withQuietConn
 	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: h.MaxConcurrentStreams, WriteByteTimeout: milliseconds(h.WriteTimeoutMS)}
 	return s
 }

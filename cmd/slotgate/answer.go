@@ -1,0 +1,147 @@
+package main
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// ownAnswer is a response on a quiet connection whose header lines the gateway writes itself. net/http copies and sorts the
+// header map of every response and makes both maps anew: for the eight fields of ours that was 13 % of the CPU of a GET.
+// Here the map is kept for the next request, and the lines go past net/http to the connection, which puts them behind the
+// status line. Fields that steer net/http (framing, type, date, connection) still go through it.
+//
+// An answer whose body is long and has a Content-Length goes out in one write: net/http would take two, which is a fifth of
+// the cost of an mget of 50.
+type ownAnswer struct {
+	w      http.ResponseWriter
+	conn   *quietConn
+	header http.Header
+	names  []string // memory for sorting
+	head   bool     // a HEAD request
+	sent   bool     // the header is out
+}
+
+var answers = sync.Pool{New: func() any { return &ownAnswer{header: http.Header{}} }}
+
+type quietConnKey struct{}
+
+// withQuietConn lets the requests of a quiet connection find it.
+func withQuietConn(ctx context.Context, c net.Conn) context.Context {
+	if q, ok := c.(*quietConn); ok {
+		return context.WithValue(ctx, quietConnKey{}, q)
+	}
+	return ctx
+}
+
+// ownHeaders serves requests of quiet connections with answers, all others as they are.
+func ownHeaders(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conn, ok := r.Context().Value(quietConnKey{}).(*quietConn)
+		if !ok || r.ProtoMajor != 1 {
+			next.ServeHTTP(w, r)
+			return
+		}
+		a := answers.Get().(*ownAnswer)
+		a.w, a.conn, a.head, a.sent = w, conn, r.Method == http.MethodHead, false
+		next.ServeHTTP(a, r)
+		if !a.sent {
+			a.WriteHeader(http.StatusOK)
+		}
+		clear(a.header)
+		a.w, a.conn = nil, nil
+		answers.Put(a) // not after a panic: it ends the connection
+	})
+}
+
+// Header implements http.ResponseWriter.
+func (a *ownAnswer) Header() http.Header { return a.header }
+
+// Unwrap is for http.ResponseController.
+func (a *ownAnswer) Unwrap() http.ResponseWriter { return a.w }
+
+// Flush implements http.Flusher.
+func (a *ownAnswer) Flush() {
+	if !a.sent {
+		a.WriteHeader(http.StatusOK)
+	}
+	if f, ok := a.w.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (a *ownAnswer) Write(p []byte) (int, error) {
+	if !a.sent {
+		a.WriteHeader(http.StatusOK)
+	}
+	return a.w.Write(p)
+}
+
+// Bodies between these sizes in bytes go out in one write. net/http has a buffer of 2 KiB for the body and one of 4 KiB for all,
+// and so takes one write below; above, a copy costs more than a write.
+const (
+	corkFrom = 2 << 10
+	corkTo   = 64 << 10
+)
+
+// WriteHeader implements http.ResponseWriter.
+func (a *ownAnswer) WriteHeader(status int) {
+	if a.sent || status < 200 { // net/http complains of a second one, and knows what to do with the informational ones
+		a.w.WriteHeader(status)
+		return
+	}
+	a.sent = true
+	body := 0
+	if length := a.header["Content-Length"]; len(length) == 1 && !a.head {
+		if n, err := strconv.Atoi(length[0]); err == nil && n >= corkFrom && n < corkTo {
+			body = n
+		}
+	}
+	theirs, lines := a.w.Header(), a.conn.cork.put(body)
+	a.names = a.names[:0]
+	for name, values := range a.header {
+		if steers(name) {
+			theirs[name] = values
+		} else {
+			a.names = append(a.names, name)
+		}
+	}
+	slices.Sort(a.names)
+	for _, name := range a.names {
+		for _, value := range a.header[name] {
+			*lines = appendLine(*lines, name, value)
+		}
+	}
+	clear(a.names)
+	a.w.WriteHeader(status)
+}
+
+// steers says whether net/http looks at the field or may write it itself.
+func steers(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Date", "Trailer", "Upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, http.TrailerPrefix)
+}
+
+// appendLine adds a field. Line ends in a value become spaces, as in net/http: a value must not begin another field.
+func appendLine(dst []byte, name, value string) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ": "...)
+	for i := range len(value) {
+		if value[i] == '\r' || value[i] == '\n' {
+			value = lineEnds.Replace(value)
+			break
+		}
+	}
+	dst = append(dst, value...)
+	return append(dst, "\r\n"...)
+}
+
+var lineEnds = strings.NewReplacer("\r", " ", "\n", " ")

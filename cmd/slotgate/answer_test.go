@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// Whatever a handler does with its answer, the client sees what it would have seen of net/http alone. The one exception is an
+// answer that its handler breaks off, of which TestACorkedAnswerIsOneWrite knows.
+func TestOwnHeadersAreThoseOfNetHTTP(t *testing.T) {
+	long := strings.Repeat("0123456789", 500)
+	cases := map[string]http.HandlerFunc{
+		"nothing at all": func(http.ResponseWriter, *http.Request) {},
+		"headers and no body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"a"`)
+			w.Header().Set("X-Request-Id", "1")
+		},
+		"a body without a status": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Cache-Control"] = []string{"no-store"}
+			_, _ = io.WriteString(w, "hello")
+		},
+		"two values of one field, in their order": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Www-Authenticate"] = []string{"Bearer", "Basic"}
+			w.WriteHeader(http.StatusUnauthorized)
+		},
+		"a type and a length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Content-Length", "5000")
+			_, _ = io.WriteString(w, long)
+		},
+		"a long body of parts": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-A", "b")
+			for range 20 {
+				_, _ = io.WriteString(w, long)
+			}
+		},
+		"a flush between": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-A", "b")
+			_, _ = io.WriteString(w, "one")
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.WriteString(w, "two")
+		},
+		"no body allowed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Etag", `"a"`)
+			w.WriteHeader(http.StatusNotModified)
+		},
+		"a header set too late": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			w.Header().Set("X-Late", "yes")
+		},
+		"a value with line ends begins no other field": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-A", "b\r\nSet-Cookie: c\nd")
+		},
+		"the end of the connection": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Connection", "close")
+			w.Header().Set("X-A", "b")
+		},
+		"a panic": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-A", "b")
+			w.WriteHeader(http.StatusOK)
+			panic(http.ErrAbortHandler)
+		},
+		"headers larger than net/http's buffer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-A", long)
+			w.Header().Set("X-B", long)
+			_, _ = io.WriteString(w, long)
+		},
+	}
+	for name, handler := range cases {
+		t.Run(name, func(t *testing.T) {
+			for _, method := range []string{"GET", "HEAD", "PUT"} {
+				want, got := exchange(t, method, handler, false), exchange(t, method, handler, true)
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("%s\ngot  %.300q\nwant %.300q", method, got, want)
+				}
+			}
+		})
+	}
+}
+
+// exchange returns what a client sees of two requests on one connection, without the date.
+func exchange(t *testing.T, method string, handler http.HandlerFunc, own bool) (seen []string) {
+	t.Helper()
+	s := startHTTP(t, own, handler, func(s *http.Server) {
+		if own {
+			s.Handler, s.ConnContext = ownHeaders(handler), withQuietConn
+		}
+	})
+	c := dialRaw(t, s.addr)
+	for range 2 {
+		c.send(method + " / HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n")
+		resp, err := http.ReadResponse(c.Reader, httptest.NewRequest(method, "/", nil))
+		if err != nil {
+			return append(seen, err.Error())
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Header.Del("Date")
+		seen = append(seen, fmt.Sprint(resp.StatusCode, resp.Header, resp.ContentLength, resp.TransferEncoding, resp.Close, string(body), err))
+		if err != nil {
+			return seen
+		}
+	}
+	return seen
+}
+
+func TestOwnHeadersAreSortedAndOneWrite(t *testing.T) {
+	handler := func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"X-C", "Etag", "X-B", "Cache-Control", "X-A"} {
+			w.Header().Set(name, "v")
+		}
+		w.Header().Set("Content-Type", "text/plain")
+		_, _ = io.WriteString(w, "body")
+	}
+	s := startHTTP(t, true, handler, func(s *http.Server) {
+		s.Handler, s.ConnContext = ownHeaders(http.HandlerFunc(handler)), withQuietConn
+	})
+	c := dialRaw(t, s.addr)
+	for range 3 {
+		c.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+		buf := make([]byte, 1000)
+		n, err := c.Conn.Read(buf)
+		if err != nil {
+			t.Fatal(err)
+		}
+		front := "HTTP/1.1 200 OK\r\nCache-Control: v\r\nEtag: v\r\nX-A: v\r\nX-B: v\r\nX-C: v\r\nContent-Type: text/plain\r\nDate: "
+		if got := buf[:n]; !bytes.HasPrefix(got, []byte(front)) || !bytes.HasSuffix(got, []byte("\r\n\r\nbody")) {
+			t.Errorf("%q", got)
+		}
+	}
+}
