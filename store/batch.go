@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/pipe"
-	"github.com/slotgate/slotgate/store/slot"
 )
 
 // item is one command of a batch and what became of it.
@@ -90,11 +90,11 @@ func (b *batch) run(ctx context.Context) {
 
 // knowsTopology makes sure that there is a slot map, once for all items. Without one every item has failed.
 func (b *batch) knowsTopology(ctx context.Context) bool {
-	if _, err := b.cluster.primary(ctx, b.items[0].slot); err == nil {
+	if _, err := b.cluster.wayTo(ctx, b.items[0].slot); err == nil {
 		return true
 	}
 	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() error {
-		_, err := b.cluster.primary(ctx, b.items[0].slot)
+		_, err := b.cluster.wayTo(ctx, b.items[0].slot)
 		return err
 	})
 	if err == nil {
@@ -113,14 +113,9 @@ func (b *batch) knowsTopology(ctx context.Context) bool {
 	return false
 }
 
-// primary is the client of the node that has a slot.
-func (c *cluster) primary(ctx context.Context, number int) (*redis.Client, error) {
-	return c.client.MasterForKey(ctx, slot.Sample(number))
-}
-
 // nodeItems are the items of one node, by index.
 type nodeItems struct {
-	node  *redis.Client
+	way   *way
 	items []int
 }
 
@@ -128,18 +123,18 @@ type nodeItems struct {
 func (b *batch) groupByNode(ctx context.Context, todo []int) []nodeItems {
 	groups := make([]nodeItems, 0, 4)
 	for _, i := range todo {
-		node, err := b.cluster.primary(ctx, b.items[i].slot)
+		w, err := b.cluster.wayTo(ctx, b.items[i].slot)
 		if err != nil {
 			b.items[i].fault = newFault(err)
 			b.settle(i)
 			continue
 		}
 		g := 0
-		for g < len(groups) && groups[g].node != node { // a map costs more for the few nodes of a cluster
+		for g < len(groups) && groups[g].way != w { // a map costs more for the few nodes of a cluster
 			g++
 		}
 		if g == len(groups) {
-			groups = append(groups, nodeItems{node: node, items: make([]int, 0, len(todo)/max(g+1, 2)+1)})
+			groups = append(groups, nodeItems{way: w, items: make([]int, 0, len(todo)/max(g+1, 2)+1)})
 		}
 		groups[g].items = append(groups[g].items, i)
 	}
@@ -200,7 +195,7 @@ func split(g nodeItems, lanes, chunk int) [][]nodeItems {
 	var chunks []nodeItems
 	for len(g.items) > 0 {
 		n := min(chunk, len(g.items))
-		chunks = append(chunks, nodeItems{g.node, g.items[:n:n]})
+		chunks = append(chunks, nodeItems{g.way, g.items[:n:n]})
 		g.items = g.items[n:]
 	}
 	dealt := make([][]nodeItems, min(lanes, len(chunks)))
@@ -270,12 +265,32 @@ func (b *batch) settleAll(items []int, f *fault) {
 	}
 }
 
-// release gives the calls back, when everything was taken out of them.
+// release gives the calls and the items back, when everything was taken out of them.
 func (b *batch) release() {
 	for i := range b.items {
 		if cl := b.items[i].call; cl != nil {
-			b.items[i].call = nil
 			cl.release()
 		}
 	}
+	if cap(b.items) > keepItems {
+		return
+	}
+	clear(b.items)
+	items := b.items[:0]
+	itemsPool.Put(&items)
+	b.items = nil
+}
+
+// keepItems is the most items whose memory is kept for another batch, 150 KB.
+const keepItems = 1000
+
+var itemsPool = sync.Pool{New: func() any { return new([]item) }}
+
+// newItems returns n empty items.
+func newItems(n int) []item {
+	items := *itemsPool.Get().(*[]item)
+	if cap(items) < n {
+		return make([]item, n)
+	}
+	return items[:n]
 }

@@ -20,6 +20,7 @@ type cluster struct {
 	cfg     *Config
 	metrics *metrics
 	ways    sync.Map // *redis.Client -> *way
+	slots   slotWays
 	large   largeKeys
 	took    []prometheus.Observer // time of commands, by the number of their row
 	// lastUse is in unix seconds: exact enough to close a client that nobody has used for minutes.

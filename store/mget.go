@@ -154,7 +154,7 @@ func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error
 	if err := checkKeys(id, keys); err != nil {
 		return nil, err
 	}
-	b := &batch{store: s, id: id, row: r, items: make([]item, len(keys))}
+	b := &batch{store: s, id: id, row: r, items: newItems(len(keys))}
 	var stored []byte
 	for i, key := range keys {
 		stored = append(append(stored[:0], id.Prefix...), key...)

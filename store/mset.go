@@ -34,7 +34,7 @@ func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (wr
 			return 0, err
 		}
 	}
-	b := &batch{store: s, id: id, row: rowSet, items: make([]item, len(items))}
+	b := &batch{store: s, id: id, row: rowSet, items: newItems(len(items))}
 	var bad *Error
 	if b.cluster, bad = s.clusters.get(id.App.Cluster); bad != nil {
 		return 0, bad

@@ -24,7 +24,7 @@ const pipedBatchBytes = 64 << 10
 // begin makes the calls of the items, or makes them ready for another try. Values are encoded here and not where the
 // batch is made: compression is spread over the lanes, and so over the cores.
 func (b *batch) begin(r *round, g nodeItems) {
-	*r = round{batch: b, way: b.cluster.way(g.node), items: g.items, small: g.items}
+	*r = round{batch: b, way: g.way, items: g.items, small: g.items}
 	var in *arena
 	if b.budget != nil {
 		in = &arena{expect: len(g.items) * expectedValue}
@@ -117,6 +117,7 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 		// The pipe still holds the entry and the calls, and may write to them.
 		f := newFault(err)
 		for _, i := range items {
+			b.cluster.doubt(b.items[i].slot)
 			b.items[i].call, b.items[i].fault = nil, f
 		}
 		return
@@ -127,6 +128,9 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 			it.fault = newFault(err)
 		} else if r := it.call.out.result(e.Cmds[c].Err()); r != nil && !errors.Is(r, errOverCap) {
 			it.fault = newFault(r)
+		}
+		if it.fault != nil {
+			b.cluster.doubt(it.slot)
 		}
 		b.cluster.large.note(it.call)
 	}

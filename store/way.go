@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/store/pipe"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // CoalesceConfig says how callers of the same node share a pipeline. Zero fields mean the defaults beside them.
@@ -36,6 +36,7 @@ type way struct {
 	node   *redis.Client
 	pipe   *pipe.Pipe    // nil = each command on a connection of its own
 	places chan struct{} // of batch chunks that go by themselves
+	left   atomic.Bool   // the node is no primary any more: its pipe is not swept
 }
 
 // way returns the way to a node of the cluster.
@@ -121,8 +122,10 @@ func (c *cluster) forgetNodes(ctx context.Context) {
 	if err != nil {
 		return // another time
 	}
-	c.ways.Range(func(node, w any) bool {
-		if p := w.(*way).pipe; !primaries[node.(*redis.Client)] && (p == nil || p.Idle()) {
+	c.ways.Range(func(node, v any) bool {
+		w := v.(*way)
+		if !primaries[w.node] && (w.pipe == nil || w.pipe.Idle()) {
+			w.left.Store(true)
 			c.ways.Delete(node)
 		}
 		return true
@@ -149,16 +152,17 @@ var entryPool = sync.Pool{New: func() any { return pipe.NewEntry() }}
 // once sends a call to the primary of its slot, once, and follows one redirect. kept says that the call was left to the
 // pipe and must not be released.
 func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
-	node, err := c.client.MasterForKey(ctx, cl.stored())
+	number := slot.Of(cl.stored())
+	w, err := c.wayTo(ctx, number)
 	if err != nil {
 		return false, err
 	}
-	w := c.way(node)
 	share := w.pipe != nil && c.shares(cl)
 	cl.out.drain = share // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
 	e.Cmds = append(e.Cmds[:0], cl.command())
 	if err := w.do(ctx, e, share); err != nil {
+		c.doubt(number)
 		if errors.Is(err, pipe.ErrSaturated) {
 			entryPool.Put(e)
 		}
@@ -167,6 +171,10 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	err = cl.out.result(e.Cmds[0].Err())
 	entryPool.Put(e)
 	c.large.note(cl)
+	if err == nil || errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	c.doubt(number)
 	if !redirected(err) {
 		return false, err
 	}
@@ -185,36 +193,4 @@ func (c *cluster) follow(ctx context.Context, cl *call) error {
 		cl.out.takeAny(cmd.Val())
 	}
 	return err
-}
-
-// shares says whether the call may share a pipe: neither it nor, as far as is known, its reply is large.
-func (c *cluster) shares(cl *call) bool {
-	return cl.row.cost == constant && cl.size() <= pipedBytes && !c.large.has(cl.stored())
-}
-
-// largeKeys remembers which keys had large values, so that only the first read of one is in the way of others. It is a
-// small table that forgets and may take one key for another: then a command goes by itself, which is slower, not wrong.
-type largeKeys [1 << 12]atomic.Uint64
-
-var largeSeed = maphash.MakeSeed()
-
-func (l *largeKeys) at(key string) (*atomic.Uint64, uint64) {
-	h := maphash.String(largeSeed, key)
-	return &l[h%uint64(len(l))], h | 1
-}
-
-func (l *largeKeys) has(key string) bool {
-	place, h := l.at(key)
-	return place.Load() == h
-}
-
-// note remembers the size of what the call has read.
-func (l *largeKeys) note(cl *call) {
-	place, h := l.at(cl.stored())
-	switch {
-	case cl.out.size > pipedBytes:
-		place.Store(h)
-	case cl.out.size > 0 && place.Load() == h:
-		place.Store(0)
-	}
 }
