@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -11,6 +12,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"time"
+	"unsafe"
 )
 
 // A table is one loaded set, compiled: everything Authenticate needs, worked out beforehand. It is never changed, only replaced.
@@ -23,7 +25,8 @@ type table struct {
 type entry struct {
 	identity *Identity
 	hash     [sha256.Size]byte
-	dead     bool // revoked, or of a deleted app
+	dead     bool                           // revoked, or of a deleted app
+	opened   atomic.Pointer[[tokenLen]byte] // the token that was found to open this; nil = none yet
 
 	lastUsed atomic.Int64 // unix seconds, whole minutes
 	flushed  atomic.Int64
@@ -35,12 +38,20 @@ var nobody = newNobody()
 func newNobody() *entry {
 	e := &entry{identity: &Identity{App: &App{}, Key: &Key{}}, dead: true}
 	rand.Read(e.hash[:])
+	e.opened.Store(new([tokenLen]byte)) // no token has a zero byte; it makes the look at an unknown key as long as at another
 	return e
 }
 
 func (e *entry) open(now time.Time) bool {
 	expires := e.identity.Key.ExpiresAt
 	return !e.dead && (expires == nil || now.Before(*expires))
+}
+
+// knows says, in constant time, whether this very token has opened the entry before: 30 ns instead of 350. So the gateway
+// holds the tokens in use in its memory, as it does in every request.
+func (e *entry) knows(token string) bool {
+	known := e.opened.Load()
+	return known != nil && subtle.ConstantTimeCompare(known[:], unsafe.Slice(unsafe.StringData(token), len(token))) == 1
 }
 
 // used writes at most once a minute, so that the callers of one key do not fight over a cache line.
