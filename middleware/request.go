@@ -31,6 +31,7 @@ type request struct {
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
+	madeID               [36]byte // the request id, if the client sent none
 }
 
 type requestKey struct{}
