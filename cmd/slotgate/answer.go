@@ -21,9 +21,8 @@ type ownAnswer struct {
 	w      http.ResponseWriter
 	conn   *quietConn
 	header http.Header
-	names  []string // memory for sorting
-	head   bool     // a HEAD request
-	sent   bool     // the header is out
+	head   bool // a HEAD request
+	sent   bool // the header is out
 }
 
 var answers = sync.Pool{New: func() any { return &ownAnswer{header: http.Header{}} }}
@@ -102,46 +101,70 @@ func (a *ownAnswer) WriteHeader(status int) {
 			body = n
 		}
 	}
-	theirs, lines := a.w.Header(), a.conn.cork.put(body)
-	a.names = a.names[:0]
+	lines := a.conn.cork.put(body)
+	*lines = a.appendLines(*lines, a.w.Header())
+	a.w.WriteHeader(status)
+}
+
+// usual are the fields of most answers, in the order of the alphabet.
+var usual = [...]string{"Cache-Control", "Etag", "Ratelimit", "Ratelimit-Policy", "X-Content-Type-Options", "X-Request-Id"}
+
+// appendLines adds the gateway's own fields, the usual ones first, then others sorted, and gives net/http the rest.
+func (a *ownAnswer) appendLines(dst []byte, theirs http.Header) []byte {
+	left := len(a.header)
+	for _, name := range usual { // a look for each costs less than going through the map and sorting
+		if values, ok := a.header[name]; ok {
+			dst = appendLine(dst, name, values)
+			left--
+		}
+	}
+	if values, ok := a.header[contentType]; ok {
+		theirs[contentType] = values
+		left--
+	}
+	if left == 0 {
+		return dst
+	}
+	var others []string
 	for name, values := range a.header {
 		if steers(name) {
 			theirs[name] = values
-		} else {
-			a.names = append(a.names, name)
+		} else if !slices.Contains(usual[:], name) {
+			others = append(others, name)
 		}
 	}
-	slices.Sort(a.names)
-	for _, name := range a.names {
-		for _, value := range a.header[name] {
-			*lines = appendLine(*lines, name, value)
-		}
+	slices.Sort(others)
+	for _, name := range others {
+		dst = appendLine(dst, name, a.header[name])
 	}
-	clear(a.names)
-	a.w.WriteHeader(status)
+	return dst
 }
+
+const contentType = "Content-Type"
 
 // steers says whether net/http looks at the field or may write it itself.
 func steers(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Date", "Trailer", "Upgrade":
+	case contentType, "Content-Length", "Content-Encoding", "Transfer-Encoding", "Connection", "Date", "Trailer", "Upgrade":
 		return true
 	}
 	return strings.HasPrefix(name, http.TrailerPrefix)
 }
 
-// appendLine adds a field. Line ends in a value become spaces, as in net/http: a value must not begin another field.
-func appendLine(dst []byte, name, value string) []byte {
-	dst = append(dst, name...)
-	dst = append(dst, ": "...)
-	for i := range len(value) {
-		if value[i] == '\r' || value[i] == '\n' {
-			value = lineEnds.Replace(value)
-			break
+// appendLine adds a field, a line for each value. Line ends in a value become spaces, as in net/http: a value must not begin
+// another field.
+func appendLine(dst []byte, name string, values []string) []byte {
+	for _, value := range values {
+		dst = append(dst, name...)
+		dst = append(dst, ": "...)
+		from := len(dst)
+		dst = append(dst, value...)
+		for i, c := range dst[from:] {
+			if c == '\r' || c == '\n' {
+				dst[from+i] = ' '
+			}
 		}
+		dst = append(dst, "\r\n"...)
 	}
-	dst = append(dst, value...)
-	return append(dst, "\r\n"...)
+	return dst
 }
-
-var lineEnds = strings.NewReplacer("\r", " ", "\n", " ")
