@@ -22,8 +22,7 @@ func (a *API) getBytes(r request) error {
 	if err != nil {
 		return err
 	}
-	etag := store.ETag(v.Data)
-	r.tag(etag)
+	etag := r.tag(v.Data)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
@@ -100,8 +99,7 @@ func (a *API) headBytes(r request) error {
 	if err != nil {
 		return err
 	}
-	etag := store.ETag(v.Data)
-	r.tag(etag)
+	etag := r.tag(v.Data)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
@@ -118,7 +116,7 @@ func (a *API) putBytes(r request) error {
 	if _, err := a.store.Set(r.ctx, r.id, r.key, data, store.SetOptions{Expiry: expiry, Cond: cond}); err != nil {
 		return err
 	}
-	r.tag(store.ETag(data))
+	r.tag(data)
 	return r.done(http.StatusNoContent)
 }
 

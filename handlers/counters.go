@@ -13,7 +13,7 @@ func (r *reply) number(n store.Number, quoted bool) *reply {
 }
 
 // tagged gives the answer the ETag of a counter, with which it can be set conditionally.
-func (r *request) tagged(n store.Number) { r.tag(store.ETag([]byte(n.String()))) }
+func (r *request) tagged(n store.Number) { r.tag([]byte(n.String())) }
 
 // getCounter is GET /v1/counters/{key}.
 func (a *API) getCounter(r request) error {

@@ -181,8 +181,8 @@ func (r *request) finish(j *reply) {
 	j.send(r.own())
 }
 
-// tag gives the answer its ETag.
-func (r *request) tag(etag string) { r.own().setTag(r.Writer.Header(), etag) }
+// tag gives the answer the ETag of a value, and returns it.
+func (r *request) tag(data []byte) string { return r.own().setTag(r.Writer.Header(), data) }
 
 func (r *request) own() *fields {
 	if r.fields == nil {

@@ -187,12 +187,15 @@ var (
 // returned, so they cannot be pooled.
 type fields struct {
 	tag, length [1]string
+	tagText     [store.ETagLen]byte
 	digits      [20]byte
 }
 
-func (f *fields) setTag(h http.Header, etag string) {
-	f.tag[0] = etag
+// setTag sets the ETag of a value, and returns it.
+func (f *fields) setTag(h http.Header, data []byte) string {
+	f.tag[0] = viewed(store.AppendETag(f.tagText[:0], data))
 	h["Etag"] = f.tag[:]
+	return f.tag[0]
 }
 
 func (f *fields) setLength(h http.Header, n int) {

@@ -22,8 +22,7 @@ func (a *API) getString(r request) error {
 
 // stringValue answers with a value, and does not refer to it afterwards.
 func (r *request) stringValue(v *store.Value, enc valueEncoding, unless tagList) error {
-	etag := store.ETag(v.Data)
-	r.tag(etag)
+	etag := r.tag(v.Data)
 	if unless.matchesWeakly(etag) {
 		return r.done(http.StatusNotModified)
 	}
@@ -76,8 +75,7 @@ func (a *API) putString(r request) error {
 
 // stringPut answers that a value was written.
 func (r *request) stringPut(put *putRequest, res store.SetResult) error {
-	etag := store.ETag(put.data)
-	r.tag(etag)
+	etag := r.tag(put.data)
 	if wantsMinimal(r.Request.Header) && !put.returnPrevious {
 		r.Header("Preference-Applied", "return=minimal")
 		return r.done(http.StatusNoContent)

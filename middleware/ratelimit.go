@@ -3,6 +3,7 @@ package middleware
 import (
 	"strconv"
 	"time"
+	"unsafe"
 
 	"github.com/gin-gonic/gin"
 
@@ -22,7 +23,7 @@ func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerF
 		if len(limits.limits) == 0 {
 			return
 		}
-		r.quota = quota{limiter: limiter, app: limits, header: &r.rateHeader[0], rejected: rejected}
+		r.quota.limiter, r.quota.app, r.quota.header, r.quota.rejected = limiter, limits, &r.rateHeader[0], rejected
 		h := c.Writer.Header()
 		h["Ratelimit-Policy"] = limits.policy
 		h["Ratelimit"] = r.rateHeader[:]
@@ -36,7 +37,8 @@ func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerF
 type quota struct {
 	limiter  *Limiter
 	app      *appLimits
-	header   *string // RateLimit, until the headers are sent
+	header   *string  // RateLimit, until the headers are sent
+	text     [64]byte // its text, of one or two policies
 	rejected func(app, policy string)
 }
 
@@ -53,9 +55,8 @@ func (q *quota) Charge(n int64) error {
 
 // take takes n of a request that costs total.
 func (q *quota) take(now, n, total int64) *store.Error {
-	var buf [256]byte
-	v, value := q.app.take(now, n, buf[:0])
-	*q.header = string(value)
+	v, value := q.app.take(now, n, q.text[:0])
+	*q.header = unsafe.String(unsafe.SliceData(value), len(value)) // the text is not written again once the headers are sent
 	if v.ok {
 		return nil
 	}

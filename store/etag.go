@@ -8,12 +8,19 @@ import (
 // ETag is the validator of a value: a strong one made of its content alone, `"s1-<32 hex digits>"`, the first half of
 // SHA-256. A value that changes and changes back has its first ETag again.
 func ETag(data []byte) string {
+	var buf [ETagLen]byte
+	return string(AppendETag(buf[:0], data))
+}
+
+// ETagLen is the length of every ETag, in bytes.
+const ETagLen = len(`"s1-"`) + 32
+
+// AppendETag is ETag without an allocation, where dst has room for it.
+func AppendETag(dst, data []byte) []byte {
 	sum := sha256.Sum256(data)
-	var buf [37]byte
-	copy(buf[:], `"s1-`)
-	hex.Encode(buf[4:36], sum[:16])
-	buf[36] = '"'
-	return string(buf[:])
+	dst = append(dst, `"s1-`...)
+	dst = hex.AppendEncode(dst, sum[:16])
+	return append(dst, '"')
 }
 
 // Condition is what must hold for a write to happen; the zero value is no condition. At most one of the two is set.
