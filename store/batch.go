@@ -23,6 +23,7 @@ type item struct {
 	slot   int
 	twin   int     // position of a later item with the same key, which stands for this one; 0 = none
 	call   *call   // nil = not made yet, or left to a pipe
+	spare  *call   // memory for call, from an earlier batch; nil = none
 	got    GetItem // what was read, decoded
 	n      int64   // an integer reply
 	fault  *fault  // of the latest try; nil = none
@@ -265,23 +266,26 @@ func (b *batch) settleAll(items []int, f *fault) {
 	}
 }
 
-// release gives the calls and the items back, when everything was taken out of them.
+// release gives the items and their calls back together, when everything was taken out of them: getting and putting each
+// call by itself costs 80 ns a key.
 func (b *batch) release() {
-	for i := range b.items {
-		if cl := b.items[i].call; cl != nil {
-			cl.release()
-		}
-	}
 	if cap(b.items) > keepItems {
+		b.items = nil
 		return
 	}
-	clear(b.items)
+	for i := range b.items {
+		spare := b.items[i].call
+		if spare != nil {
+			spare.forget()
+		}
+		b.items[i] = item{spare: spare}
+	}
 	items := b.items[:0]
 	itemsPool.Put(&items)
 	b.items = nil
 }
 
-// keepItems is the most items whose memory is kept for another batch, 150 KB.
+// keepItems is the most items whose memory is kept for another batch: about 1 MB with their calls.
 const keepItems = 1000
 
 var itemsPool = sync.Pool{New: func() any { return new([]item) }}

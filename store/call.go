@@ -38,6 +38,11 @@ var callPool = sync.Pool{New: func() any {
 // is prefixed, everything else stays as it came. The words must not change until the call is released. Errors: a wrong
 // number of words is invalid_request, a key that is empty or over the limit invalid_key.
 func newCall(id *acl.Identity, r *row, words ...string) (*call, *Error) {
+	return refill(nil, id, r, words...)
+}
+
+// refill is newCall in the memory of a call that is over; nil takes one from the pool.
+func refill(c *call, id *acl.Identity, r *row, words ...string) (*call, *Error) {
 	n := len(words) + 1
 	if n > maxWords || n != r.arity && (r.arity > 0 || n < -r.arity) {
 		return nil, NewError(CodeInvalidRequest, "wrong number of arguments for "+r.name)
@@ -47,7 +52,9 @@ func newCall(id *acl.Identity, r *row, words ...string) (*call, *Error) {
 			return nil, err
 		}
 	}
-	c := callPool.Get().(*call)
+	if c == nil {
+		c = callPool.Get().(*call)
+	}
 	c.row, c.n = r, n
 	c.args[0] = r.word
 	copy(c.words[1:], words)
@@ -99,7 +106,12 @@ func (c *call) generic(ctx context.Context) onceCmd {
 
 // release gives the call back for another command. What it has read stays with whoever took it.
 func (c *call) release() {
+	c.forget()
+	callPool.Put(c)
+}
+
+// forget lets go of what the call refers to.
+func (c *call) forget() {
 	clear(c.words[:c.n])
 	c.out = reply{}
-	callPool.Put(c)
 }

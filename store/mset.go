@@ -43,7 +43,8 @@ func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (wr
 	for i := range items {
 		it := &items[i]
 		stored = append(append(stored[:0], id.Prefix...), it.Key...)
-		b.items[i] = item{key: it.Key, slot: slot.Of(stored), value: notNil(it.Data), expiry: it.Expiry.words(id.App)}
+		to := &b.items[i]
+		to.key, to.slot, to.value, to.expiry = it.Key, slot.Of(stored), notNil(it.Data), it.Expiry.words(id.App)
 	}
 	b.markTwins()
 	b.run(ctx)

@@ -76,7 +76,8 @@ func (b *batch) call(it *item) (*call, error) {
 	if it.value != nil {
 		words = append(words, text(encodeValue(it.value, b.id.CompressMinBytes)))
 	}
-	cl, err := newCall(b.id, b.row, append(words, it.expiry...)...)
+	cl, err := refill(it.spare, b.id, b.row, append(words, it.expiry...)...)
+	it.spare = nil
 	if err != nil {
 		return nil, err
 	}
