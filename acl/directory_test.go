@@ -76,6 +76,41 @@ func TestWhoCallsIsWorkedOutBeforehand(t *testing.T) {
 	}
 }
 
+// A directory remembers the token that has opened a key; it must not take anything else for it, nor remember it too long.
+func TestAKnownTokenOpensOnlyItsOwnKey(t *testing.T) {
+	token, k := key(t, "shop", nil)
+	other, ok := key(t, "shop", nil)
+	storage := &fake{set: setOf("1", []*acl.App{app("shop", nil)}, k, ok)}
+	d := newDirectory(t, storage, newClock(), nil)
+	refresh(t, d)
+	for range 3 {
+		if _, err := d.Authenticate(token); err != nil {
+			t.Fatal(err)
+		}
+		for i := range len(token) {
+			for _, b := range []byte{token[i] ^ 1, token[i] ^ 0x20, 0} {
+				bad := token[:i] + string(rune(b)) + token[i+1:]
+				if _, err := d.Authenticate(bad); err != acl.ErrUnauthenticated {
+					t.Fatalf("byte %d as %q gives %v", i, b, err)
+				}
+			}
+		}
+		if _, err := d.Authenticate(token[:15] + other[15:]); err != acl.ErrUnauthenticated {
+			t.Fatalf("the id of one key and the secret of another give %v", err)
+		}
+	}
+	if _, err := d.Authenticate(other); err != nil {
+		t.Fatal(err)
+	}
+	changed := *k
+	changed.Hash = ok.Hash
+	storage.set = setOf("2", []*acl.App{app("shop", nil)}, &changed, ok)
+	refresh(t, d)
+	if _, err := d.Authenticate(token); err != acl.ErrUnauthenticated {
+		t.Errorf("after its hash has changed: %v", err)
+	}
+}
+
 func TestTimeRunsOut(t *testing.T) {
 	c := newClock()
 	keyEnds, appEnds := acltest.Start.Add(time.Hour), acltest.Start.Add(2*time.Hour)

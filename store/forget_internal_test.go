@@ -1,12 +1,15 @@
 package store
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/localcluster"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
@@ -27,12 +30,65 @@ func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
 	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = gone.Close() }()
 	kept := cl.way(node)
-	cl.way(gone)
+	cl.slots[1].Store(cl.way(gone))
 	s.clusters.forgetNodes(t.Context())
 	if _, ok := cl.ways.Load(gone); ok {
 		t.Error("a node that is no primary is still known")
 	}
 	if w, ok := cl.ways.Load(node); !ok || w != kept {
 		t.Error("a primary was forgotten")
+	}
+	if w, err := cl.wayTo(t.Context(), 1); err != nil || w.node == gone {
+		t.Error("a slot still leads to the node that has left", err)
+	}
+}
+
+func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
+	c := clustertest.Run(t, localcluster.Options{Primaries: 3})
+	s, err := New(Config{Clusters: map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, CursorKey: make([]byte, 32)}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	cl, problem := s.clusters.get("default")
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	right, err := cl.wayTo(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrong, err := cl.wayTo(t.Context(), 16383)
+	if err != nil || wrong == right {
+		t.Fatal("slots 0 and 16383 are of one node", err)
+	}
+	id := &acl.Identity{App: &acl.App{ID: "a", Cluster: "default"}, Prefix: "", Sizes: acl.Sizes{KeyMaxBytes: 100, ValueMaxBytes: 100, ResponseMaxBytes: 1000}}
+	for name, send := range map[string]func() error{
+		"a single command": func() error {
+			answer, err := newCall(id, rowGet, slot.Sample(0))
+			if err != nil {
+				return err
+			}
+			answer.out.reset(newBudget(t.Context(), 1000), nil)
+			_, e := cl.once(t.Context(), answer)
+			return e
+		},
+		"a batch": func() error {
+			b := &batch{store: s, id: id, cluster: cl, row: rowGet, items: newItems(1), budget: newBudget(t.Context(), 1000)}
+			b.items[0].key, b.items[0].slot = slot.Sample(0), 0
+			b.run(t.Context())
+			if e := b.items[0].err; e != nil {
+				return e
+			}
+			return nil
+		},
+	} {
+		cl.slots[0].Store(wrong)
+		if err := send(); err != nil && !errors.Is(err, redis.Nil) {
+			t.Errorf("%s: a redirected command gives %v", name, err)
+		}
+		if w, err := cl.wayTo(t.Context(), 0); err != nil || w != right {
+			t.Errorf("%s: the slot still leads to the wrong node (%v)", name, err)
+		}
 	}
 }

@@ -112,6 +112,57 @@ func TestALoneCallerRunsItsOwnCommands(t *testing.T) {
 	}
 }
 
+func TestTwoCallersOfAnIdleNodeGoAloneAndTheThirdWaits(t *testing.T) {
+	hold, started := make(chan struct{}), make(chan struct{}, 3)
+	n := &node{hold: hold, started: started}
+	p := pipe.New(n.exec, pipe.Config{})
+	var wg sync.WaitGroup
+	call := func(name string) { wg.Go(func() { _ = p.Do(t.Context(), entry(name)) }) }
+	call("a")
+	call("b")
+	<-started
+	<-started
+	call("c")
+	eventually(t, "it waits", func() bool { return p.Waiting() == 1 })
+	close(hold)
+	wg.Wait()
+	if commands, largest := n.seen(); commands != 3 || largest != 1 {
+		t.Errorf("%d commands were sent, in batches of up to %d", commands, largest)
+	}
+	eventually(t, "nobody is there", p.Idle)
+}
+
+func TestAmongManyACallerWaitsForTheNextBatchEvenIfTheNodeIsIdle(t *testing.T) {
+	type mine struct{}
+	hold, started := make(chan struct{}), make(chan struct{}, 1)
+	var first sync.Once
+	var alone atomic.Bool // who runs its own commands does so in its own context
+	p := pipe.New(func(ctx context.Context, _ []redis.Cmder) {
+		alone.Store(ctx.Value(mine{}) != nil)
+		first.Do(func() { started <- struct{}{}; <-hold })
+	}, pipe.Config{MaxLone: 1})
+	ctx := context.WithValue(t.Context(), mine{}, true)
+	var wg sync.WaitGroup
+	call := func(name string) { wg.Go(func() { _ = p.Do(ctx, entry(name)) }) }
+	call("first")
+	<-started
+	call("a")
+	call("b")
+	eventually(t, "two wait", func() bool { return p.Waiting() == 2 })
+	close(hold)
+	wg.Wait()
+	eventually(t, "nobody is there", p.Idle)
+	for _, row := range []struct {
+		name string
+		want bool
+	}{{"the caller after a batch of two", false}, {"the caller after a batch of one", true}} {
+		if err := p.Do(ctx, entry("next")); err != nil || alone.Load() != row.want {
+			t.Errorf("%s runs its own commands: %v, want %v (%v)", row.name, alone.Load(), row.want, err)
+		}
+		eventually(t, "nobody is there", p.Idle)
+	}
+}
+
 func TestConcurrentCallersGetTheirOwnAnswers(t *testing.T) {
 	n := &node{}
 	p := pipe.New(n.exec, pipe.Config{MaxBatch: 16})
