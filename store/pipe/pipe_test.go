@@ -148,16 +148,14 @@ func TestAmongManyACallerWaitsForTheNextBatchEvenIfTheNodeIsIdle(t *testing.T) {
 	<-started
 	call("a")
 	call("b")
-	eventually(t, "two wait", func() bool { return p.Waiting() == 2 })
+	call("c")
+	eventually(t, "three wait", func() bool { return p.Waiting() == 3 })
 	close(hold)
 	wg.Wait()
 	eventually(t, "nobody is there", p.Idle)
-	for _, row := range []struct {
-		name string
-		want bool
-	}{{"the caller after a batch of two", false}, {"the caller after a batch of one", true}} {
-		if err := p.Do(ctx, entry("next")); err != nil || alone.Load() != row.want {
-			t.Errorf("%s runs its own commands: %v, want %v (%v)", row.name, alone.Load(), row.want, err)
+	for n := range 10 { // eight batches of one
+		if err := p.Do(ctx, entry("next")); err != nil || alone.Load() != (n >= 8) {
+			t.Errorf("caller %d after a batch of three runs its own commands: %v (%v)", n, alone.Load(), err)
 		}
 		eventually(t, "nobody is there", p.Idle)
 	}
