@@ -48,8 +48,9 @@ lint: ## golangci-lint with .golangci.yml (the first run builds it: one to three
 staticcheck: ## the part of lint that CI runs
 	go run $(STATICCHECK) -checks inherit,-SA1019,-SA4000,-SA5000 ./...
 
-docs: ## bring the README's table of settings up to date
+docs: ## bring the README's table of settings and the table of metrics up to date
 	go test ./cmd/slotgate -run Readme -update -count=1
+	go test ./store/metric -run Table -update -count=1
 
 clients: ## generate the Go and the Python client from the document and run the tour with them
 	deploy/clients/run

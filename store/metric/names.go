@@ -1,0 +1,76 @@
+package metric
+
+// The request path.
+var (
+	BuildInfo = define("slotgate_build_info", Gauge, "What the gateway was built from; always 1.", "version", "revision", "goversion")
+
+	HTTPRequests      = define("slotgate_http_requests_total", Counter, "Requests answered, by route template, method, status and app.", "route", "method", "code", "app")
+	HTTPErrors        = define("slotgate_http_errors_total", Counter, "Requests answered with a problem, by its code in the API.", "app", "route", "code")
+	HTTPRequestBytes  = define("slotgate_http_request_bytes_total", Counter, "Bytes of request bodies, as far as they were read.", "route", "app")
+	HTTPResponseBytes = define("slotgate_http_response_bytes_total", Counter, "Bytes of response bodies.", "route", "app")
+	HTTPDuration      = define("slotgate_http_request_duration_seconds", Histo, "Time from arrival to the end of the answer.", "route", "method")
+	AppDuration       = define("slotgate_app_request_duration_seconds", Histo, "Time from arrival to the end of the answer, by app.", "app")
+	HTTPInFlight      = define("slotgate_http_in_flight_requests", Gauge, "Requests that run now, of authenticated callers.", "app")
+	HTTPRequestSize   = define("slotgate_http_request_size_bytes", Histo, "Bytes of request bodies, as far as they were read.", "route", "method")
+	HTTPResponseSize  = define("slotgate_http_response_size_bytes", Histo, "Bytes of response bodies.", "route", "method")
+	HTTPPanics        = define("slotgate_http_panics_total", Counter, "Panics turned into 500.")
+	QuotaRejections   = define("slotgate_quota_rejections_total", Counter, "Requests refused with quota_exceeded, by app and policy.", "app", "policy")
+	QuotaRemaining    = define("slotgate_quota_remaining_ratio", Gauge, "Share of the app's quota that is left now, from 0 to 1.", "app", "policy")
+	AuthFailures      = define("slotgate_auth_failures_total", Counter, "Failed authentications, by reason. Clients see one answer for all.", "reason")
+	BytesInFlight     = define("slotgate_bytes_in_flight", Gauge, "Bytes of requests and answers reserved now.")
+	BytesLimit        = define("slotgate_bytes_in_flight_limit", Gauge, "Bytes that may be reserved at once.")
+	DroppedLabels     = define("slotgate_metrics_dropped_labels_total", Counter, "Requests counted under app __other__ because there are too many apps.")
+)
+
+// Apps, keys and the configuration.
+var (
+	KeyLastUsed         = define("slotgate_key_last_used_timestamp_seconds", Gauge, "When the key was last used, to the minute; at this gateway at once, at others when the set is loaded again. Keys beyond 1000 share key_id __other__.", "app", "key_id")
+	KeyExpires          = define("slotgate_key_expires_timestamp_seconds", Gauge, "When a key that is in use expires; the soonest 1000.", "app", "key_id")
+	ControlConnected    = define("slotgate_control_connected", Gauge, "1 if the storage of apps and keys answered when it was last asked, which is each second; 0 while known keys are served from memory.")
+	ControlLastSuccess  = define("slotgate_control_last_success_timestamp_seconds", Gauge, "When the storage of apps and keys last answered; 0 = never.")
+	ConfigReloadSuccess = define("slotgate_config_reload_success_timestamp_seconds", Gauge, "When the configuration in use was loaded.")
+)
+
+// Redis, as the gateway's own commands see it. node is the address that is dialled; __other__ stands for nodes beyond 500 of a
+// cluster, and "" for what failed before a node was known.
+var (
+	RedisDuration     = define("slotgate_redis_command_duration_seconds", Histo, "Time of a Redis command, repetitions included; a batch counts once for each chunk.", "cluster", "command")
+	RedisNodeDuration = define("slotgate_redis_node_command_duration_seconds", Histo, "Time of a Redis command by the node that was asked last, repetitions included; a batch counts once for each chunk.", "cluster", "node")
+	RedisErrors       = define("slotgate_redis_errors_total", Counter, "Commands that failed, repetitions included, by error code.", "cluster", "kind")
+	RedisRetries      = define("slotgate_redis_retries_total", Counter, "Commands sent again by the gateway, by the node that made it necessary.", "cluster", "node")
+	RedisRedirects    = define("slotgate_redis_redirects_total", Counter, "MOVED and ASK answers, by the node that gave them.", "cluster", "node", "kind")
+	RedisPoolConns    = define("slotgate_redis_pool_connections", Gauge, "Connections to a node, those for single commands and those for pipelines together.", "cluster", "node", "state")
+	RedisPoolTimeouts = define("slotgate_redis_pool_timeouts_total", Counter, "Waits for a connection that were given up.", "cluster", "node")
+	RedisPoolWait     = define("slotgate_redis_pool_wait_seconds_total", Counter, "Time spent waiting for a free connection.", "cluster", "node")
+	BatchItems        = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
+)
+
+// Redis, as its nodes describe themselves when they are polled. A node that leaves its cluster leaves the metrics.
+var (
+	ClusterUp      = define("slotgate_cluster_up", Gauge, "1 if most primaries say that the cluster serves.", "cluster")
+	ClusterSlotsOK = define("slotgate_cluster_slots_ok", Gauge, "Slots that a primary serves, of 16384.", "cluster")
+	ClusterNodes   = define("slotgate_cluster_nodes", Gauge, "Nodes that the cluster names: primaries with slots, and replicas that have not failed.", "cluster", "role")
+
+	NodeUp            = nodeMetric("up", Gauge, "1 if the node answered the last poll.")
+	NodeUptime        = nodeMetric("uptime_seconds", Gauge, "Time since the server started.")
+	NodeMemoryUsed    = nodeMetric("memory_used_bytes", Gauge, "Memory that the allocator gave to Redis.")
+	NodeMemoryMax     = nodeMetric("memory_max_bytes", Gauge, "maxmemory; 0 = no limit.")
+	NodeFragmentation = nodeMetric("memory_fragmentation_ratio", Gauge, "Resident memory divided by used memory.")
+	NodeCPU           = nodeMetric("cpu_seconds_total", Counter, "CPU time of the server, user and system.")
+	NodeClients       = nodeMetric("clients", Gauge, "Client connections, replicas excluded.")
+	NodeOps           = nodeMetric("ops_per_second", Gauge, "Commands per second, as the server averages them over its last 1.6 s.")
+	NodeCommands      = nodeMetric("commands_total", Counter, "Commands that the server has processed.")
+	NodeHits          = nodeMetric("keyspace_hits_total", Counter, "Look-ups that found their key.")
+	NodeMisses        = nodeMetric("keyspace_misses_total", Counter, "Look-ups that did not.")
+	NodeEvicted       = nodeMetric("evicted_keys_total", Counter, "Keys removed because of maxmemory.")
+	NodeExpired       = nodeMetric("expired_keys_total", Counter, "Keys removed because their time was over.")
+	NodeKeys          = nodeMetric("keys", Gauge, "Keys of all databases.")
+	NodeNetworkIn     = nodeMetric("network_input_bytes_total", Counter, "Bytes that the server has read.")
+	NodeNetworkOut    = nodeMetric("network_output_bytes_total", Counter, "Bytes that the server has written.")
+	NodeMasterLinkUp  = nodeMetric("master_link_up", Gauge, "Replicas only: 1 if the link to the primary stands.")
+	NodeLag           = nodeMetric("replication_lag_bytes", Gauge, "Replicas only: how far the replica is behind its primary.")
+)
+
+func nodeMetric(name string, kind Kind, help string) Metric {
+	return define("slotgate_redis_node_"+name, kind, help, "cluster", "node", "role")
+}
