@@ -16,6 +16,7 @@ import (
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/metric"
 )
 
 // gateway is all parts of a running gateway. newGateway starts nothing that close does not end.
@@ -62,11 +63,8 @@ func (g *gateway) close() error { return errors.Join(g.closeControl(), g.store.C
 // newRegistry holds what describes the process; the packages add their own.
 func newRegistry() *prometheus.Registry {
 	b := readBuildInfo()
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "slotgate_build_info", Help: "What the gateway was built from; always 1.",
-		ConstLabels: prometheus.Labels{"version": b.Version, "revision": b.Revision, "goversion": b.Go},
-	})
-	info.Set(1)
+	info := metric.BuildInfo.NewGaugeVec()
+	info.WithLabelValues(b.Version, b.Revision, b.Go).Set(1)
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(info, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return registry
