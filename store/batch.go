@@ -62,6 +62,7 @@ type batch struct {
 // go at once; otherwise lanes send them: goroutines that each work for one node only, so that a node that hangs holds
 // up nothing but its own lanes.
 func (b *batch) run(ctx context.Context) {
+	defer b.counted()
 	if !b.knowsTopology(ctx) {
 		return
 	}
@@ -94,9 +95,9 @@ func (b *batch) knowsTopology(ctx context.Context) bool {
 	if _, err := b.cluster.wayTo(ctx, b.items[0].slot); err == nil {
 		return true
 	}
-	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() error {
+	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() (*way, error) {
 		_, err := b.cluster.wayTo(ctx, b.items[0].slot)
-		return err
+		return nil, err
 	})
 	if err == nil {
 		return true
@@ -160,7 +161,7 @@ func (b *batch) wave(ctx context.Context, groups []nodeItems) {
 	rounds := make([]round, len(groups))
 	var more errgroup.Group
 	over := func(r *round) {
-		b.cluster.observe(b.row, start)
+		b.cluster.observe(b.row, r.way, start)
 		if r.collect(); r.complete() {
 			b.read(r.items)
 			return
@@ -217,7 +218,7 @@ func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
 			r.do(ctx)
 			r.collect()
 			dead = b.goOn(ctx, &r)
-			b.cluster.observe(b.row, start)
+			b.cluster.observe(b.row, c.way, start)
 			b.read(c.items)
 		})
 		if dead == nil {

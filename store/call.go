@@ -19,6 +19,7 @@ const maxWords = 8
 type call struct {
 	out   reply
 	row   *row
+	at    *way                               // where it was sent last; nil = nowhere yet
 	n     int                                // words, the name counted
 	words [maxWords]string                   // from 1
 	args  [maxWords]any                      // the name, then pointers to words
@@ -113,5 +114,6 @@ func (c *call) release() {
 // forget lets go of what the call refers to.
 func (c *call) forget() {
 	clear(c.words[:c.n])
+	c.at = nil
 	c.out = reply{}
 }

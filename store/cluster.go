@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/slotgate/slotgate/store/metric"
 )
 
 // cluster is the connection to one Redis Cluster. It is made on the first use of its name and kept while in use.
@@ -22,7 +24,9 @@ type cluster struct {
 	ways    sync.Map // *redis.Client -> *way
 	slots   slotWays
 	large   largeKeys
-	took    []prometheus.Observer // time of commands, by the number of their row
+	nodes   nodes
+	took    []*metric.Histogram // time of commands, by the number of their row
+	itemsOK prometheus.Counter
 	// lastUse is in unix seconds: exact enough to close a client that nobody has used for minutes.
 	lastUse atomic.Int64
 	// lastReload is in unix nanoseconds.
@@ -35,9 +39,12 @@ const reloadInterval = 200 * time.Millisecond
 
 // newCluster dials nothing: go-redis connects on the first command.
 func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster {
-	c := &cluster{name: name, cfg: cfg, metrics: m, took: m.observers(name)}
+	c := &cluster{
+		name: name, cfg: cfg, metrics: m, took: m.observers(name), itemsOK: m.items.WithLabelValues(name, "ok"),
+		nodes: nodes{byAddr: map[string]knownNode{}, labels: newLabels(metric.MaxNodes)},
+	}
 	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis))
-	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{metrics: m, cluster: name}) })
+	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{m, name, c.nodes.add(node)}) })
 	return c
 }
 
@@ -83,9 +90,13 @@ func (c *cluster) reload(ctx context.Context) {
 	}
 }
 
-// observe notes how long a command took.
-func (c *cluster) observe(r *row, start time.Time) {
-	c.took[r.number].Observe(time.Since(start).Seconds())
+// observe notes how long a command took, w being the node that was asked last; nil = none is known.
+func (c *cluster) observe(r *row, w *way, start time.Time) {
+	took := time.Since(start).Seconds()
+	c.took[r.number].Observe(took)
+	if w != nil {
+		w.took.Observe(took)
+	}
 }
 
 // ClusterConfig says how to reach one Redis Cluster.
@@ -152,6 +163,7 @@ func (cs *clusters) closeIdle(before time.Time) {
 		if c.lastUse.Load() < before.Unix() {
 			delete(cs.byName, name)
 			_ = c.client.Close()
+			c.keepNodes(nil)
 		}
 	}
 }

@@ -71,13 +71,14 @@ func (s *Store) send(ctx context.Context, id *acl.Identity, r *row, from *budget
 		return nil, problem
 	}
 	kept := false
-	err := c.try(ctx, r, s.retries(id, r.writes()), func() (e error) {
+	err := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
+		var e error
 		cl.out.reset(from, nil)
 		kept, e = c.once(ctx, cl)
 		if errors.Is(e, errOverCap) {
-			return nil // the caller looks at grant; the node did nothing wrong
+			e = nil // the caller looks at grant; the node did nothing wrong
 		}
-		return e
+		return cl.at, e
 	})
 	if kept {
 		return nil, err

@@ -41,7 +41,11 @@ func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memor
 		return KeyInfo{}, err
 	}
 	info := KeyInfo{Slot: slot.Of(stored), HashTag: ownTag(key)}
-	fail := c.try(ctx, rowType, s.retries(id, false), func() error {
+	fail := c.try(ctx, rowType, s.retries(id, false), func() (*way, error) {
+		w, err := c.wayTo(ctx, info.Slot)
+		if err != nil {
+			return nil, err
+		}
 		pipe := c.client.Pipeline()
 		kind := pipe.Type(ctx, stored)
 		ttl := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
@@ -52,14 +56,14 @@ func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memor
 			used = pipe.MemoryUsage(ctx, stored)
 		}
 		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return err
+			return w, err
 		}
 		info.Type, info.Encoding = kind.Val(), encoding.Val()
 		info.TTLMS, _ = ttl.Val().(int64)
 		if used != nil {
 			info.MemoryBytes = used.Val()
 		}
-		return nil
+		return w, nil
 	})
 	if fail != nil {
 		return KeyInfo{}, fail

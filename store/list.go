@@ -85,7 +85,7 @@ func (s *Store) newScan(ctx context.Context, c *cluster, id *acl.Identity, o Lis
 		}
 	}
 	var t topology
-	fail := c.try(ctx, rowScan, s.retries(id, false), func() (e error) { t, e = c.topo.read(ctx, c.client); return e })
+	fail := c.try(ctx, rowScan, s.retries(id, false), func() (_ *way, e error) { t, e = c.topo.read(ctx, c.client); return nil, e })
 	if fail != nil {
 		return nil, fail
 	}
@@ -142,15 +142,15 @@ func (sc *scan) step(ctx context.Context) error {
 	}
 	var found []string
 	var next uint64
-	fail := sc.cluster.try(ctx, rowScan, sc.store.retries(sc.id, false), func() error {
+	fail := sc.cluster.try(ctx, rowScan, sc.store.retries(sc.id, false), func() (*way, error) {
 		node, err := sc.cluster.node(ctx, sc.shards[sc.at.shard])
 		if err != nil {
-			return err
+			return nil, err
 		}
 		cmd := redis.NewScanCmd(ctx, node.Process, args...)
 		err = node.Process(ctx, cmd)
 		found, next = cmd.Val()
-		return err
+		return sc.cluster.way(node), err
 	})
 	if errors.Is(fail, errTopologyChanged) {
 		return errCursorExpired

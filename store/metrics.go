@@ -4,51 +4,45 @@ import (
 	"context"
 	"net"
 	"strings"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/metric"
 )
 
-// commandBuckets are seconds. HTTP's usual ones begin at 5 ms, where a healthy Redis has long answered.
-var commandBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5}
-
-// metrics are the store's figures. Labels come from closed sets: configured clusters, rows of the table, kinds below.
+// metrics are the store's figures. Labels come from closed sets: configured clusters, their nodes up to a bound, rows of the table,
+// error codes.
 type metrics struct {
-	duration  *prometheus.HistogramVec // cluster, command
-	errors    *prometheus.CounterVec   // cluster, kind = the error code
-	retries   *prometheus.CounterVec   // cluster
-	redirects *prometheus.CounterVec   // cluster, kind = moved | ask
+	duration  metric.HistogramVec    // cluster, command
+	nodes     metric.HistogramVec    // cluster, node
+	errors    *prometheus.CounterVec // cluster, kind = the error code
+	retries   *prometheus.CounterVec // cluster, node
+	redirects *prometheus.CounterVec // cluster, node, kind = moved | ask
+	items     *prometheus.CounterVec // cluster, result = ok | the error code
 }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 	m := &metrics{
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "slotgate_redis_command_duration_seconds", Help: "Time of a Redis command, repetitions included; a batch counts once for each chunk.",
-			Buckets: commandBuckets, NativeHistogramBucketFactor: 1.1,
-		}, []string{"cluster", "command"}),
-		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slotgate_redis_errors_total", Help: "Commands that failed, repetitions included, by error code.",
-		}, []string{"cluster", "kind"}),
-		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slotgate_redis_retries_total", Help: "Commands sent again by the gateway.",
-		}, []string{"cluster"}),
-		redirects: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slotgate_redis_redirects_total", Help: "MOVED and ASK answers.",
-		}, []string{"cluster", "kind"}),
+		duration:  metric.RedisDuration.NewDurations(),
+		nodes:     metric.RedisNodeDuration.NewDurations(),
+		errors:    metric.RedisErrors.NewCounterVec(),
+		retries:   metric.RedisRetries.NewCounterVec(),
+		redirects: metric.RedisRedirects.NewCounterVec(),
+		items:     metric.BatchItems.NewCounterVec(),
 	}
 	if registry != nil {
-		registry.MustRegister(m.duration, m.errors, m.retries, m.redirects, poolCollector{s})
+		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, poolCollector{s})
 	}
 	return m
 }
 
 // observers are the histograms of a cluster's commands, by the number of their row: looking one up by labels costs more
 // than observing.
-func (m *metrics) observers(cluster string) []prometheus.Observer {
-	list := make([]prometheus.Observer, len(table))
+func (m *metrics) observers(cluster string) []*metric.Histogram {
+	list := make([]*metric.Histogram, len(table))
 	for _, r := range table {
-		list[r.number] = m.duration.WithLabelValues(cluster, strings.ToLower(r.name))
+		list[r.number] = m.duration.With(cluster, strings.ToLower(r.name))
 	}
 	return list
 }
@@ -57,15 +51,59 @@ func (m *metrics) failed(cluster string, v verdict) {
 	m.errors.WithLabelValues(cluster, string(v.code)).Inc()
 }
 
-func (m *metrics) retried(cluster string) { m.retries.WithLabelValues(cluster).Inc() }
+// retried counts a repetition that a node made necessary; w is nil when none was known.
+func (m *metrics) retried(cluster string, w *way) {
+	node := ""
+	if w != nil {
+		node = w.label
+	}
+	m.retries.WithLabelValues(cluster, node).Inc()
+}
 
-// redirected counts a redirect of a raw command, which go-redis does not see.
-func (m *metrics) redirected(cluster string, err error) { redirectHook{m, cluster}.count(err) }
+// redirected counts a redirect by a node, if err is one.
+func (m *metrics) redirected(cluster, node string, err error) {
+	if err == nil || err == redis.Nil { //nolint:errorlint // the bare sentinel is the common case
+		return
+	}
+	if _, ok := redis.IsMovedError(err); ok {
+		m.redirects.WithLabelValues(cluster, node, "moved").Inc()
+	} else if _, ok := redis.IsAskError(err); ok {
+		m.redirects.WithLabelValues(cluster, node, "ask").Inc()
+	}
+}
+
+// forgetNode removes what is told of a node that has left.
+func (m *metrics) forgetNode(cluster, node string) {
+	of := prometheus.Labels{"cluster": cluster, "node": node}
+	m.nodes.DeletePartialMatch(of)
+	m.retries.DeletePartialMatch(of)
+	m.redirects.DeletePartialMatch(of)
+}
+
+// counted adds the items of a batch, by what became of them. An item that stands for others counts for each.
+func (b *batch) counted() {
+	ok := 0
+	for i := range b.items {
+		it := &b.items[i]
+		if it.twin > 0 {
+			it = &b.items[it.twin]
+		}
+		switch {
+		case it.err != nil:
+			b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(it.err.Code)).Inc()
+		case it.got.Err != nil:
+			b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(it.got.Err.Code)).Inc()
+		default:
+			ok++
+		}
+	}
+	b.cluster.itemsOK.Add(float64(ok))
+}
 
 // redirectHook counts redirects, which go-redis follows without telling anybody. It changes nothing.
 type redirectHook struct {
-	metrics *metrics
-	cluster string
+	metrics       *metrics
+	cluster, node string
 }
 
 // DialHook passes.
@@ -77,7 +115,7 @@ func (redirectHook) DialHook(next redis.DialHook) redis.DialHook {
 func (h redirectHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
-		h.count(err)
+		h.metrics.redirected(h.cluster, h.node, err)
 		return err
 	}
 }
@@ -88,21 +126,10 @@ func (h redirectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 		err := next(ctx, cmds)
 		if err != nil {
 			for _, cmd := range cmds {
-				h.count(cmd.Err())
+				h.metrics.redirected(h.cluster, h.node, cmd.Err())
 			}
 		}
 		return err
-	}
-}
-
-func (h redirectHook) count(err error) {
-	if err == nil || err == redis.Nil { //nolint:errorlint // the bare sentinel is the common case
-		return
-	}
-	if _, ok := redis.IsMovedError(err); ok {
-		h.metrics.redirects.WithLabelValues(h.cluster, "moved").Inc()
-	} else if _, ok := redis.IsAskError(err); ok {
-		h.metrics.redirects.WithLabelValues(h.cluster, "ask").Inc()
 	}
 }
 
@@ -110,9 +137,9 @@ func (h redirectHook) count(err error) {
 type poolCollector struct{ store *Store }
 
 var (
-	poolConnections = prometheus.NewDesc("slotgate_redis_pool_connections", "Connections to a cluster, all nodes together.", []string{"cluster", "state"}, nil)
-	poolTimeouts    = prometheus.NewDesc("slotgate_redis_pool_timeouts_total", "Waits for a connection that were given up.", []string{"cluster"}, nil)
-	poolWait        = prometheus.NewDesc("slotgate_redis_pool_wait_seconds_total", "Time spent waiting for a free connection.", []string{"cluster"}, nil)
+	poolConnections = metric.RedisPoolConns.Desc()
+	poolTimeouts    = metric.RedisPoolTimeouts.Desc()
+	poolWait        = metric.RedisPoolWait.Desc()
 )
 
 // Describe implements prometheus.Collector.
@@ -122,16 +149,15 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolWait
 }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. It asks nobody, unlike the PoolStats of a whole cluster, which reads the slot map if
+// there is none yet.
 func (p poolCollector) Collect(ch chan<- prometheus.Metric) {
 	p.store.clusters.each(func(c *cluster) {
-		st := c.client.PoolStats()
-		gauge := func(state string, v uint32) {
-			ch <- prometheus.MustNewConstMetric(poolConnections, prometheus.GaugeValue, float64(v), c.name, state)
+		for label, st := range c.nodes.pools() {
+			ch <- metric.RedisPoolConns.Const(poolConnections, st.idle, c.name, label, "idle")
+			ch <- metric.RedisPoolConns.Const(poolConnections, st.used, c.name, label, "used")
+			ch <- metric.RedisPoolTimeouts.Const(poolTimeouts, st.timeouts, c.name, label)
+			ch <- metric.RedisPoolWait.Const(poolWait, st.wait, c.name, label)
 		}
-		gauge("idle", st.IdleConns)
-		gauge("used", st.TotalConns-min(st.IdleConns, st.TotalConns))
-		ch <- prometheus.MustNewConstMetric(poolTimeouts, prometheus.CounterValue, float64(st.Timeouts), c.name)
-		ch <- prometheus.MustNewConstMetric(poolWait, prometheus.CounterValue, time.Duration(st.WaitDurationNs).Seconds(), c.name)
 	})
 }

@@ -19,23 +19,23 @@ const (
 )
 
 // try runs one command until it succeeds, its failure is final, or tries or time run out. send must make a fresh
-// command each time. redis.Nil passes as it is.
-func (c *cluster) try(ctx context.Context, r *row, retries int, send func() error) error {
+// command each time, and says which node it went to, if that is known. redis.Nil passes as it is.
+func (c *cluster) try(ctx context.Context, r *row, retries int, send func() (*way, error)) error {
 	write := r.writes()
 	start := time.Now()
 	for attempt := 0; ; attempt++ {
-		err := send()
+		w, err := send()
 		if err == nil || errors.Is(err, redis.Nil) {
-			c.observe(r, start)
+			c.observe(r, w, start)
 			return err
 		}
 		v := classify(err)
 		c.failed(ctx, v)
 		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !backoff(ctx, attempt) {
-			c.observe(r, start)
+			c.observe(r, w, start)
 			return v.problem(write, err)
 		}
-		c.metrics.retried(c.name)
+		c.metrics.retried(c.name, w)
 	}
 }
 

@@ -160,7 +160,7 @@ func (r *round) complete() bool {
 // item is settled. It returns the fault of a node that could not be reached for any item, or nil.
 func (b *batch) goOn(ctx context.Context, r *round) (dead *fault) {
 	r.sendLarge(ctx)
-	b.follow(ctx, r.items)
+	b.follow(ctx, r.way, r.items)
 	items := r.items
 	for attempt := 0; ; attempt++ {
 		var last *fault
@@ -173,14 +173,14 @@ func (b *batch) goOn(ctx context.Context, r *round) (dead *fault) {
 			}
 			return b.unreachable(r.items)
 		}
-		b.cluster.metrics.retried(b.cluster.name)
+		b.cluster.metrics.retried(b.cluster.name, r.way)
 		for _, g := range b.groupByNode(ctx, items) {
 			var again round
 			b.begin(&again, g)
 			again.do(ctx)
 			again.collect()
 			again.sendLarge(ctx)
-			b.follow(ctx, g.items)
+			b.follow(ctx, g.way, g.items)
 		}
 	}
 }
@@ -244,18 +244,18 @@ func (c *cluster) exec(ctx context.Context, w *way, e *pipe.Entry, share bool) e
 	return w.do(ctx, e, false)
 }
 
-// follow sends the items whose slot has moved through the client that follows redirects, one by one. Its pipelines
+// follow sends the items that the node w has redirected through the client that follows redirects, one by one. Its pipelines
 // follow too, but are not honest (go-redis v9.23.0, setCmdsErr): a command whose second try broke keeps the MOVED of the
 // first, as if it had not been executed, and a context that ends between the two is written over what was answered.
 // After a connection that fails, the others stay as redirected, and so not sent.
-func (b *batch) follow(ctx context.Context, items []int) {
+func (b *batch) follow(ctx context.Context, w *way, items []int) {
 	reloaded := false
 	for _, i := range items {
 		it := &b.items[i]
 		if it.fault == nil || it.call == nil || !redirected(it.fault.err) {
 			continue
 		}
-		b.cluster.metrics.redirected(b.cluster.name, it.fault.err)
+		b.cluster.metrics.redirected(b.cluster.name, w.label, it.fault.err)
 		if !reloaded {
 			b.cluster.reload(ctx)
 			reloaded = true

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // script is a Lua script of the gateway's own, on one key. Apps never see or change them.
@@ -99,21 +100,25 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, r *row, sc script
 	args := append(make([]any, 0, len(argv)+4), "EVALSHA", sc.sha, "1", stored)
 	args = append(args, argv...)
 	var reply scriptReply
-	fail := c.try(ctx, r, s.retries(id, r.writes()), func() error {
+	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
+		w, e := c.wayTo(ctx, slot.Of(stored))
+		if e != nil {
+			return nil, e
+		}
 		cmd := onceCmd{redis.NewCmd(ctx, args...)}
-		e := c.client.Process(ctx, cmd)
+		e = c.client.Process(ctx, cmd)
 		if redis.HasErrorPrefix(e, "NOSCRIPT") {
 			args[0], args[1] = "EVAL", sc.source
 			cmd = onceCmd{redis.NewCmd(ctx, args...)}
 			e = c.client.Process(ctx, cmd)
 		}
 		if e != nil {
-			return e
+			return w, e
 		}
 		if reply, _ = cmd.Val().([]any); len(reply) == 0 {
-			return errNoReply
+			return w, errNoReply
 		}
-		return nil
+		return w, nil
 	})
 	return reply, fail
 }

@@ -108,8 +108,11 @@ func (s *Store) Close() error {
 	return s.clusters.close()
 }
 
+// forgetAfter is how long a node that has left its cluster is kept in mind, and in the metrics.
+const forgetAfter = time.Minute
+
 func (s *Store) closeIdleClusters(ctx context.Context) {
-	tick := time.NewTicker(s.cfg.IdleClose / 2)
+	tick := time.NewTicker(min(s.cfg.IdleClose/2, forgetAfter))
 	defer tick.Stop()
 	for {
 		select {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pipe"
 	"github.com/slotgate/slotgate/store/slot"
 )
@@ -37,6 +38,8 @@ type way struct {
 	pipe   *pipe.Pipe    // nil = each command on a connection of its own
 	places chan struct{} // of batch chunks that go by themselves
 	left   atomic.Bool   // the node is no primary any more: its pipe is not swept
+	label  string        // the node's, in metrics
+	took   *metric.Histogram
 }
 
 // way returns the way to a node of the cluster.
@@ -44,7 +47,8 @@ func (c *cluster) way(node *redis.Client) *way {
 	if w, ok := c.ways.Load(node); ok {
 		return w.(*way)
 	}
-	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode)}
+	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), label: c.nodes.label(node.Options().Addr)}
+	w.took = c.metrics.nodes.With(c.name, w.label)
 	if co := c.cfg.Coalesce; !co.Off {
 		w.pipe = pipe.New(w.exec, pipe.Config{MaxBatch: co.MaxBatch, MaxQueued: co.MaxQueued, Timeout: c.cfg.Redis.ReadTimeout})
 	}
@@ -107,20 +111,17 @@ func (c *cluster) sweep(now time.Time) {
 	})
 }
 
-// forgetNodes drops the ways to nodes that are primaries no more. One too many is made anew at its next command.
+// forgetNodes drops the ways to nodes that are primaries no more, and the figures of those that have left. One too many is made anew
+// at its next command.
 func (c *cluster) forgetNodes(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Redis.ReadTimeout)
 	defer cancel()
-	var mu sync.Mutex
-	primaries := map[*redis.Client]bool{}
-	err := c.client.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		primaries[node] = true
-		return nil
-	})
+	primaries, err := members(ctx, c.client.ForEachMaster)
 	if err != nil {
 		return // another time
+	}
+	if all, err := members(ctx, c.client.ForEachShard); err == nil {
+		c.keepNodes(all)
 	}
 	c.ways.Range(func(node, v any) bool {
 		w := v.(*way)
@@ -130,6 +131,25 @@ func (c *cluster) forgetNodes(ctx context.Context) {
 		}
 		return true
 	})
+}
+
+// members are the clients that each walks over.
+func members(ctx context.Context, each func(context.Context, func(context.Context, *redis.Client) error) error) (map[*redis.Client]bool, error) {
+	var mu sync.Mutex
+	found := map[*redis.Client]bool{}
+	return found, each(ctx, func(_ context.Context, node *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		found[node] = true
+		return nil
+	})
+}
+
+// keepNodes takes all nodes but those of these clients out of the metrics.
+func (c *cluster) keepNodes(alive map[*redis.Client]bool) {
+	for _, label := range c.nodes.keep(alive) {
+		c.metrics.forgetNode(c.name, label)
+	}
 }
 
 // sweepPipes runs until ctx ends.
@@ -157,6 +177,7 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	if err != nil {
 		return false, err
 	}
+	cl.at = w
 	share := w.pipe != nil && c.shares(cl)
 	cl.out.drain = share // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
@@ -178,7 +199,7 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	if !redirected(err) {
 		return false, err
 	}
-	c.metrics.redirected(c.name, err)
+	c.metrics.redirected(c.name, w.label, err)
 	c.reload(ctx)
 	return false, c.follow(ctx, cl)
 }

@@ -1,0 +1,113 @@
+package store
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/metric"
+)
+
+// nodes are the nodes of a cluster that go-redis has clients of, by the address that is dialled.
+type nodes struct {
+	mu     sync.Mutex
+	byAddr map[string]knownNode
+	labels labels
+}
+
+type knownNode struct {
+	client *redis.Client
+	label  string
+}
+
+// add notes a new client and returns its value of the label node.
+func (n *nodes) add(client *redis.Client) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	addr := client.Options().Addr
+	label := n.labels.of(addr)
+	n.byAddr[addr] = knownNode{client, label}
+	return label
+}
+
+// label is the value of the label node of an address.
+func (n *nodes) label(addr string) string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if k, ok := n.byAddr[addr]; ok {
+		return k.label
+	}
+	return metric.Other
+}
+
+// keep forgets all nodes but those of these clients, and returns the labels that nobody has any more.
+func (n *nodes) keep(alive map[*redis.Client]bool) (gone []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for addr, k := range n.byAddr {
+		if !alive[k.client] {
+			delete(n.byAddr, addr)
+			gone = append(gone, n.labels.free(addr)...)
+		}
+	}
+	return gone
+}
+
+// poolFigures are the sums of all pools that share a label; wait is in seconds.
+type poolFigures struct{ idle, used, timeouts, wait float64 }
+
+func (n *nodes) pools() map[string]poolFigures {
+	n.mu.Lock()
+	known := slices.Collect(maps.Values(n.byAddr))
+	n.mu.Unlock()
+	sums := make(map[string]poolFigures, len(known))
+	for _, k := range known {
+		st := k.client.PoolStats()
+		sum := sums[k.label]
+		sum.add(st.TotalConns, st.IdleConns, st.Timeouts, st.WaitDurationNs)
+		if p := st.PipelineStats; p != nil {
+			sum.add(p.TotalConns, p.IdleConns, p.Timeouts, p.WaitDurationNs)
+		}
+		sums[k.label] = sum
+	}
+	return sums
+}
+
+func (f *poolFigures) add(total, idle, timeouts uint32, wait int64) {
+	f.idle += float64(idle)
+	f.used += float64(total - min(idle, total))
+	f.timeouts += float64(timeouts)
+	f.wait += time.Duration(wait).Seconds()
+}
+
+// labels gives each name a label value of its own, up to a number; the names beyond it share metric.Other.
+type labels struct {
+	most  int
+	given map[string]string
+}
+
+func newLabels(most int) labels { return labels{most: most, given: map[string]string{}} }
+
+func (l *labels) of(name string) string {
+	if label, ok := l.given[name]; ok {
+		return label
+	}
+	if len(l.given) >= l.most {
+		return metric.Other
+	}
+	label := metric.Label(name)
+	l.given[name] = label
+	return label
+}
+
+// free gives the value of a name back: none, if it had none of its own.
+func (l *labels) free(name string) (gone []string) {
+	if label, ok := l.given[name]; ok {
+		delete(l.given, name)
+		gone = append(gone, label)
+	}
+	return gone
+}
