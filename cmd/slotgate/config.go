@@ -30,6 +30,7 @@ type Config struct {
 	Auth     Auth               `yaml:"auth"`
 	Log      Log                `yaml:"log"`
 	HTTP     HTTP               `yaml:"http"`
+	Push     Push               `yaml:"push"`
 	Runtime  Runtime            `yaml:"runtime"`
 }
 
@@ -162,6 +163,18 @@ type HTTP struct {
 	ShutdownTimeoutMS int `yaml:"shutdown_timeout_ms"`
 }
 
+// Push sends figures of apps, routes, nodes and the process to an Open-Falcon or Nightingale agent. See deploy/operate.md.
+type Push struct {
+	// Where to POST, for example http://127.0.0.1:1988/v1/push (Open-Falcon's agent) or http://n9e:17000/openfalcon/push (Nightingale). Empty: nothing is pushed.
+	URL string `yaml:"url"`
+	// Time between pushes, in s; each is made at a multiple of it. 60 is the step that Open-Falcon's own figures have.
+	StepS int `yaml:"step_s"`
+	// Whom the figures are of. Empty: the host's name.
+	Endpoint string `yaml:"endpoint"`
+	// Most figures in one POST. 500 have some 100 KB.
+	Chunk int `yaml:"chunk"`
+}
+
 // Runtime is how the process uses the machine; the rest is for Go's own variables, GOMAXPROCS and GOMEMLIMIT.
 type Runtime struct {
 	// How far the heap grows between two garbage collections, in percent of what is alive, while that is below 32 MiB; it sinks to 100 at 128 MiB. 0: Go's own 100. The variable GOGC goes before it. 400 costs some 30 MB and saves 5 to 15 % of the CPU of a GET.
@@ -211,6 +224,7 @@ func defaultConfig() Config {
 			DrainDelayMS:         5000,
 			ShutdownTimeoutMS:    25_000,
 		},
+		Push:    Push{StepS: 60, Chunk: 500},
 		Runtime: Runtime{GCPercent: 400},
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"net/url"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // bounds are the least and the largest right value of a number.
@@ -58,6 +60,8 @@ var numberBounds = map[string]bounds{
 	"http.max_header_bytes":       {4096, 1 << 20},
 	"http.drain_delay_ms":         {0, oneHourMS},
 	"http.shutdown_timeout_ms":    {1, oneHourMS},
+	"push.step_s":                 {10, 300},
+	"push.chunk":                  {1, 10_000},
 	"runtime.gc_percent":          {0, 10_000},
 }
 
@@ -70,6 +74,7 @@ func (c Config) faults() faults {
 	v.addresses(c)
 	v.clusters(c)
 	v.control(c)
+	v.push(c.Push)
 	v.numbers(c)
 	v.relations(c)
 	return faults(v)
@@ -156,6 +161,21 @@ func (v *validation) control(c Config) {
 	}
 	if c.SecretFile == "" {
 		v.fault("secret_file", "is empty; make one with `head -c 32 /dev/urandom | base64 > slotgate.secret` and write its path")
+	}
+}
+
+func (v *validation) push(p Push) {
+	if strings.ContainsFunc(p.Endpoint, func(r rune) bool { return r == ',' || r == '=' || unicode.IsSpace(r) || !unicode.IsPrint(r) }) {
+		v.fault("push.endpoint", "%q has a blank, comma or equals sign; write for example gw-01", p.Endpoint)
+	}
+	if p.URL == "" {
+		return
+	}
+	switch u, err := url.Parse(p.URL); {
+	case strings.Contains(p.URL, "@"): // not quoted back: it may hold a password
+		v.fault("push.url", "holds a user or password, which is not supported; push to an agent that asks for none")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		v.fault("push.url", "%q is no URL of an agent; write for example http://127.0.0.1:1988/v1/push", p.URL)
 	}
 }
 

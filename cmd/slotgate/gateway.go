@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/cmd/slotgate/falcon"
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/store"
@@ -27,6 +28,7 @@ type gateway struct {
 	store     *store.Store
 	drain     middleware.Drain
 	readiness *readiness
+	push      *falcon.Pusher // nil: off
 	api       *http.Server
 	admin     *http.Server
 
@@ -51,6 +53,9 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	}
 	g.closeControl = closeControl
 	g.directory = acl.NewDirectory(storage, secret, directoryDefaults(cfg), log, time.Now)
+	if g.push, err = newPusher(cfg.Push, registry, log); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
 	g.readiness = newReadiness(cfg, g.directory, g.store, &g.drain)
 	g.api = g.newAPIServer(registry)
 	g.admin = g.newAdminServer(registry)
