@@ -28,7 +28,7 @@ type gateway struct {
 	store     *store.Store
 	drain     middleware.Drain
 	readiness *readiness
-	push      *falcon.Pusher // nil: off
+	push      *falcon.Pusher
 	api       *http.Server
 	admin     *http.Server
 

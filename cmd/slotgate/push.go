@@ -11,13 +11,10 @@ import (
 	"github.com/slotgate/slotgate/cmd/slotgate/falcon"
 )
 
-// newPusher makes what pushes the registry's figures to an agent, nil when push.url is empty.
+// newPusher makes what pushes the registry's figures to an agent. Without push.url its counters are all there is of it.
 func newPusher(cfg Push, registry *prometheus.Registry, log *slog.Logger) (*falcon.Pusher, error) {
-	if cfg.URL == "" {
-		return nil, nil
-	}
 	endpoint := cfg.Endpoint
-	if endpoint == "" {
+	if endpoint == "" && cfg.URL != "" {
 		var err error
 		if endpoint, err = os.Hostname(); err != nil {
 			return nil, fmt.Errorf("the host has no name, write push.endpoint: %w", err)

@@ -44,7 +44,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	defer stop()
 	group, failed := errgroup.WithContext(background)
 	group.Go(func() error { return g.directory.Run(background) })
-	if g.push != nil {
+	if g.cfg.Push.URL != "" {
 		group.Go(func() error { return g.push.Run(background) })
 	}
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C {

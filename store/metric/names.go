@@ -31,6 +31,12 @@ var (
 	ConfigReloadSuccess = define("slotgate_config_reload_success_timestamp_seconds", Gauge, "When the configuration in use was loaded.")
 )
 
+// What is pushed to an Open-Falcon or Nightingale agent.
+var (
+	PushItems    = define("slotgate_push_items_total", Counter, "Items for the Open-Falcon agent: sent, or dropped because the agent did not confirm them.", "result")
+	PushFailures = define("slotgate_push_failures_total", Counter, "POSTs to the Open-Falcon agent that failed: timeout, refused, or status other than 2xx.", "reason")
+)
+
 // Redis, as the gateway's own commands see it. node is the address that is dialled; __other__ stands for nodes beyond 500 of a
 // cluster, and "" for what failed before a node was known.
 var (

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/slotgate/slotgate/store/metric"
 )
 
 // defaultTimeout bounds one POST, from dialling to the end of the answer. An agent on the same host answers in milliseconds.
@@ -66,12 +68,7 @@ func New(cfg Config, gatherer prometheus.Gatherer, registry prometheus.Registere
 	}
 	p := &Pusher{
 		cfg: cfg, gatherer: gatherer, client: newClient(), log: log,
-		items: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slotgate_push_items_total", Help: "Items for the Open-Falcon agent: sent, or dropped because the agent did not confirm them.",
-		}, []string{"result"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "slotgate_push_failures_total", Help: "Pushes to the Open-Falcon agent that failed, by reason; each POST counts.",
-		}, []string{"reason"}),
+		items: metric.PushItems.NewCounterVec(), failures: metric.PushFailures.NewCounterVec(),
 	}
 	for _, result := range []string{resultSent, resultDropped} { // an alert needs a series before the first failure
 		p.items.WithLabelValues(result)

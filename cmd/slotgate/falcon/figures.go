@@ -8,19 +8,12 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-)
 
-// What is read from the registry. Figures that are not there are not pushed.
-const (
-	requests      = "slotgate_http_requests_total"
-	appDuration   = "slotgate_app_request_duration_seconds"
-	requestBytes  = "slotgate_http_request_bytes_total"
-	responseBytes = "slotgate_http_response_bytes_total"
-	nodeDuration  = "slotgate_redis_node_command_duration_seconds"
+	"github.com/slotgate/slotgate/store/metric"
 )
 
 // passedOn are the families that are pushed as they are, by their name or its beginning, and what that becomes.
-var passedOn = []struct{ name, metric string }{
+var passedOn = []struct{ name, pushed string }{
 	{"slotgate_redis_node_", "slotgate.redis.node."},
 	{"slotgate_cluster_", "slotgate.cluster."},
 	{"slotgate_control_", "slotgate.control."},
@@ -55,15 +48,15 @@ func newSnapshot(families []*dto.MetricFamily) snapshot {
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			switch f.GetName() {
-			case requests:
+			case metric.HTTPRequests.Name:
 				s.request(m)
-			case appDuration:
+			case metric.AppDuration.Name:
 				s.app(m).latency = m.GetHistogram()
-			case requestBytes:
+			case metric.HTTPRequestBytes.Name:
 				s.app(m).in += m.GetCounter().GetValue()
-			case responseBytes:
+			case metric.HTTPResponseBytes.Name:
 				s.app(m).out += m.GetCounter().GetValue()
-			case nodeDuration:
+			case metric.RedisNodeDuration.Name:
 				s.nodes[tags(m.GetLabel())] = m.GetHistogram()
 			default:
 				s.passOn(f, m)
@@ -111,9 +104,9 @@ func (s *snapshot) passOn(f *dto.MetricFamily, m *dto.Metric) {
 		}
 		switch f.GetType() {
 		case dto.MetricType_COUNTER:
-			s.others = add(s.others, p.metric+strings.TrimSuffix(rest, "_total"), counter, tags(m.GetLabel()), m.GetCounter().GetValue())
+			s.others = add(s.others, p.pushed+strings.TrimSuffix(rest, "_total"), counter, tags(m.GetLabel()), m.GetCounter().GetValue())
 		case dto.MetricType_GAUGE:
-			s.others = add(s.others, p.metric+rest, gauge, tags(m.GetLabel()), m.GetGauge().GetValue())
+			s.others = add(s.others, p.pushed+rest, gauge, tags(m.GetLabel()), m.GetGauge().GetValue())
 		default: // Open-Falcon has no histograms
 		}
 		return
@@ -121,11 +114,11 @@ func (s *snapshot) passOn(f *dto.MetricFamily, m *dto.Metric) {
 }
 
 // add appends an item, unless its value is not a number: JSON has none for that, and nobody can draw it.
-func add(items []Item, metric, kind, tags string, v float64) []Item {
+func add(items []Item, name, kind, tags string, v float64) []Item {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return items
 	}
-	return append(items, Item{Metric: metric, Value: v, CounterType: kind, Tags: tags})
+	return append(items, Item{Metric: name, Value: v, CounterType: kind, Tags: tags})
 }
 
 // items are the figures of s, those of the apps over the time since an earlier snapshot.
@@ -157,13 +150,13 @@ func (a *app) items(items []Item, tags string, was *app, seconds float64) []Item
 }
 
 // percentiles are those of what a histogram of seconds has observed since before.
-func percentiles(items []Item, metric, tags string, before, after *dto.Histogram) []Item {
+func percentiles(items []Item, name, tags string, before, after *dto.Histogram) []Item {
 	buckets := between(before, after)
 	for _, p := range []struct {
 		suffix string
 		q      float64
 	}{{"_p50_ms", .5}, {"_p99_ms", .99}, {"_p999_ms", .999}} {
-		items = add(items, metric+p.suffix, gauge, tags, 1000*quantile(p.q, buckets))
+		items = add(items, name+p.suffix, gauge, tags, 1000*quantile(p.q, buckets))
 	}
 	return items
 }
