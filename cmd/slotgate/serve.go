@@ -33,7 +33,10 @@ or the file; slotgate config print lists them.`,
 			if p := cfg.Runtime.GCPercent; p > 0 && e.Getenv("GOGC") == "" {
 				defer collectAt(p)()
 			}
-			return serve(cmd.Context(), cfg, newLogger(cfg.Log, e.Stderr), nil)
+			log := newLogger(cfg.Log, e.Stderr)
+			manager := systemd{socket: e.Getenv("NOTIFY_SOCKET"), log: log}
+			defer manager.stopping(cmd.Context())()
+			return serve(cmd.Context(), cfg, log, func(_, _ net.Addr) { manager.ready() })
 		},
 	}
 	flags.register(cmd, true)
