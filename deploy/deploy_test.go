@@ -54,15 +54,7 @@ func parse[T any](t *testing.T, path string) T {
 // drain is the longest time that an orderly end takes.
 func drain(t *testing.T) time.Duration {
 	t.Helper()
-	var sum int
-	for _, path := range []string{"http.drain_delay_ms", "http.shutdown_timeout_ms"} {
-		ms, err := strconv.Atoi(defaults(t)[path])
-		if err != nil {
-			t.Fatalf("%s: %v", path, err)
-		}
-		sum += ms
-	}
-	return time.Duration(sum) * time.Millisecond
+	return setting(t, "http.drain_delay_ms") + setting(t, "http.shutdown_timeout_ms")
 }
 
 func portOf(addr string) string { return addr[strings.LastIndexByte(addr, ':')+1:] }
@@ -176,6 +168,26 @@ func TestUnitGivesTheGatewayTimeToDrain(t *testing.T) {
 	}
 }
 
+// The gateway tells its state (cmd/slotgate/systemd.go), for which it needs a socket that the hardening leaves it.
+func TestUnitHearsTheGateway(t *testing.T) {
+	text := read(t, "systemd/slotgate.service")
+	if !strings.Contains(text, "\nType=notify\n") || !regexp.MustCompile(`(?m)^RestrictAddressFamilies=.*\bAF_UNIX\b`).MatchString(text) {
+		t.Error("the unit does not wait for READY=1, or forbids to send it")
+	}
+}
+
+// systemd-analyze adds up what a service may do, from 0 (nothing) to 100 (everything).
+func TestUnitMayDoLittle(t *testing.T) {
+	analyze, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not installed")
+	}
+	out, err := exec.Command(analyze, "security", "--offline=true", "--no-pager", "--threshold=15", "systemd/slotgate.service").CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: it was 12 of 100\n%s", err, out)
+	}
+}
+
 func TestUnitIsAccepted(t *testing.T) {
 	analyze, err := exec.LookPath("systemd-analyze")
 	if err != nil {
@@ -195,10 +207,7 @@ func TestUnitIsAccepted(t *testing.T) {
 // What the gateway itself says of the example and of what compose and the image set.
 func TestConfigurationsAreGood(t *testing.T) {
 	dir := t.TempDir()
-	binary, secret := filepath.Join(dir, "slotgate"), filepath.Join(dir, "secret")
-	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/slotgate").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	binary, secret := built(t), filepath.Join(dir, "secret")
 	if err := os.WriteFile(secret, bytes.Repeat([]byte("secret"), 8), 0o600); err != nil {
 		t.Fatal(err)
 	}
