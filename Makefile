@@ -11,13 +11,14 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs clients tour clean
-.PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot
+.PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+# The profile is not cmd/slotgate/default.pgo: with it every first "go run" would compile all dependencies anew, a minute and a half.
 build: ## build bin/slotgate (VERSION=1.2.3 to name it)
-	go build -trimpath $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/slotgate ./cmd/slotgate
+	go build -trimpath -pgo=deploy/slotgate.pgo $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/slotgate ./cmd/slotgate
 
 test: needs check ## everything with the race detector, on real clusters; installs what is missing
 	go test -race ./...
@@ -66,9 +67,9 @@ bench-short: ## the same, coarser (under a minute)
 
 bench-against: ## this tree beside the commit BASE (HEAD), as bench-short
 	rm -rf bin/base && git worktree prune && git worktree add --detach bin/base $(BASE)
-	cd bin/base && go build -o ../slotgate-base ./cmd/slotgate
+	cd bin/base && go build $$([ -f deploy/slotgate.pgo ] && echo -pgo=deploy/slotgate.pgo) -o ../slotgate-base ./cmd/slotgate
 	git worktree remove --force bin/base
-	go build -o bin/slotgate ./cmd/slotgate
+	go build -pgo=deploy/slotgate.pgo -o bin/slotgate ./cmd/slotgate
 	deploy/bench/run -gateway-bin bin/slotgate-base -gateway-bin bin/slotgate -only slotgate -rounds 5 -round 500ms -warm 200ms $(BENCHFLAGS)
 
 bench-conns: ## GET and PUT at 1 to 1,024 connections, and how much two equal gateways differ (twenty minutes)
@@ -95,6 +96,9 @@ bench-idle: ## memory of 5,000 idle connections
 
 bench-origin: ## the origin's test: open loop, 9 GET to 1 PUT, four primaries with replicas, half of the cores (a minute)
 	deploy/bench/run -origin $(BENCHFLAGS)
+
+pgo: ## measure anew what make build optimises for (two minutes)
+	deploy/bench/pgo
 
 bench-plot: ## results.json (RESULTS) as charts, and CPU profiles as flame graphs, in bin/plots
 	go -C deploy/bench/plot build -o ../../../bin/benchplot . && bin/benchplot -o bin/plots $(RESULTS)
