@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"crypto/tls"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -52,7 +51,7 @@ func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster
 // replicas never read, and no extra round trips on a new connection.
 func clusterOptions(cc ClusterConfig, rc RedisConfig) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password, TLSConfig: cc.TLS, Dialer: cc.Dialer,
+		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password, Dialer: cc.Dialer,
 		Protocol:               2,
 		ReadOnly:               false, // true would send every read to a replica and lose read-your-writes
 		DisableRoutingPolicies: true,  // the resolver turns a dead shard into nil values; this package splits by itself
@@ -104,8 +103,7 @@ type ClusterConfig struct {
 	Addrs    []string // seeds, host:port; one that answers is enough
 	Username string   // Redis ACL user; "" = default
 	Password string
-	TLS      *tls.Config // nil = plain TCP
-	// Dialer replaces net.Dialer; nil = default. Tests put faults here.
+	// Dialer connects to a node, with TLS if there is any, and bounds the time itself; nil = plain TCP. Tests put faults here.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 

@@ -201,13 +201,20 @@ func (c *cluster) node(ctx context.Context, s shard) (*redis.Client, error) {
 	return nil, errTopologyChanged
 }
 
-// sameNode compares addresses. A node that calls itself loopback is reached by the host of its seed (go-redis does
-// so), and then only the port tells.
+// sameNode compares the address by which go-redis reaches a node with the one that the cluster names. go-redis replaces a part of what
+// is named in two cases: a node that calls itself loopback is reached by the host of its seed, unless that is loopback too; and
+// a node that names port 0, having a TLS port only in a cluster without tls-cluster, by the port of its seed.
 func sameNode(dialled, named string) bool {
 	host, port, err := net.SplitHostPort(named)
-	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
-		_, p, _ := net.SplitHostPort(dialled)
-		return p == port
+	dialledHost, dialledPort, err2 := net.SplitHostPort(dialled)
+	if err != nil || err2 != nil {
+		return dialled == named
 	}
-	return dialled == named
+	sameHost := host == dialledHost || isLoopback(host) && !isLoopback(dialledHost)
+	return sameHost && (port == dialledPort || port == "0")
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return ip != nil && ip.IsLoopback()
 }

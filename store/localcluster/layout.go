@@ -163,6 +163,11 @@ func (o *Options) directives(dir string, ports [2]int) map[string]string {
 	if o.Dir != "" {
 		d["appendonly"] = "yes"
 	}
+	if t := o.TLS; t != nil {
+		d["port"], d["tls-port"] = "0", d["port"]
+		d["tls-cluster"], d["tls-replication"] = "yes", "yes"
+		d["tls-ca-cert-file"], d["tls-cert-file"], d["tls-key-file"] = quote(t.CAFile), quote(t.CertFile), quote(t.KeyFile)
+	}
 	if o.Password != "" {
 		d["masterauth"] = quote(o.Password)
 		if o.Username == "" {

@@ -8,8 +8,11 @@ package localcluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"sync"
 	"time"
@@ -36,15 +39,38 @@ type Options struct {
 	// With a Password, every node asks for it: of the default user, or of Username, and then the default user is off.
 	Username, Password string
 
+	// With TLS the nodes speak nothing else: to clients, who must show a certificate of the same authority, and to each other.
+	TLS *TLS
+
 	// Ports are the data ports, one per node, primaries first. Default: free ones.
 	Ports []int
+}
+
+// TLS names the files, in PEM, of an authority and of one certificate by it for all nodes; it must hold for 127.0.0.1, to serve
+// and to call.
+type TLS struct{ CAFile, CertFile, KeyFile string }
+
+// config is that of a client.
+func (t *TLS) config() (*tls.Config, error) {
+	authority, err := os.ReadFile(t.CAFile)
+	if err != nil {
+		return nil, err
+	}
+	pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(authority)
+	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{pair}}, nil
 }
 
 // Cluster is a running cluster. Its methods are safe for concurrent use.
 type Cluster struct {
 	options Options
 	folder  *Folder
-	nodes   []*Node // never changes after Start
+	nodes   []*Node     // never changes after Start
+	tls     *tls.Config // of Node.Client; nil = plain
 	spawner *spawner
 
 	closing sync.Once
@@ -118,6 +144,11 @@ func (c *Cluster) prepare() error {
 		return err
 	}
 	c.spawner = newSpawner()
+	if t := c.options.TLS; t != nil {
+		if c.tls, err = t.config(); err != nil {
+			return fmt.Errorf("reading the certificates: %w", err)
+		}
+	}
 	return nil
 }
 

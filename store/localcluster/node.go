@@ -73,6 +73,7 @@ func (n *Node) Client() *redis.Client {
 			Addr:                     n.Addr,
 			Username:                 n.cluster.options.Username,
 			Password:                 n.cluster.options.Password,
+			TLSConfig:                n.cluster.tls,
 			Protocol:                 2,
 			MaxRetries:               -1,
 			PoolSize:                 4,
