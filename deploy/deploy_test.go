@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/slotgate/slotgate/store/localcluster/certtest"
 )
 
 // defaults are the settings in the README's table, which the tests of cmd/slotgate keep true: path to default.
@@ -235,7 +237,9 @@ func TestConfigurationsAreGood(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := filepath.Join(dir, "all.yaml")
-		text = strings.ReplaceAll(text, "/etc/slotgate/redis-password", password)
+		pair := certtest.New(t).Issue(t, certtest.Options{})
+		text = strings.NewReplacer("/etc/slotgate/redis-password", password,
+			"/etc/slotgate/api.pem", pair.CertFile, "/etc/slotgate/api.key", pair.KeyFile).Replace(text)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

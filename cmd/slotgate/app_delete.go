@@ -91,7 +91,7 @@ func (d *deletion) stopped(err error) error {
 }
 
 func (d *deletion) purgeData(ctx context.Context, e env, c *control, app *acl.App) error {
-	client, err := newToolClient(c.cfg, app.Cluster)
+	client, err := newToolClient(c.cfg, app.Cluster, nil)
 	if err != nil {
 		return err
 	}

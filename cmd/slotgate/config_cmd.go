@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
@@ -233,6 +234,8 @@ func (c Config) fileFaults() faults {
 			v.fault("clusters."+name+".password_file", "%v", err)
 		}
 	}
+	_, found := readTLS(c, time.Now())
+	v = append(v, found...)
 	if c.Control.File != "" && c.Control.Cluster == "" {
 		if _, err := acl.NewFile(c.Control.File, 0).Load(context.Background()); err != nil {
 			v.fault("control.file", "%v", err)

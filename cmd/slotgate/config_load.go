@@ -192,12 +192,13 @@ func (l *loaded) pathOf(name string) string {
 		return ""
 	}
 	// The longest ending wins: PASSWORD_FILE is not the FILE of a cluster called X_PASSWORD.
-	leaves := fieldNames(reflect.TypeFor[Cluster]())
-	slices.SortFunc(leaves, func(a, b string) int { return len(b) - len(a) })
+	var leaves []setting
+	collect(&leaves, "", reflect.ValueOf(Cluster{}))
+	slices.SortFunc(leaves, func(a, b setting) int { return len(b.Path) - len(a.Path) })
 	for _, leaf := range leaves {
-		cluster, ok := strings.CutSuffix(rest, "_"+strings.ToUpper(leaf))
+		cluster, ok := strings.CutSuffix(rest, strings.TrimPrefix(envName("."+leaf.Path), envPrefix))
 		if cluster = strings.ToLower(cluster); ok && clusterName.MatchString(cluster) {
-			return "clusters." + cluster + "." + leaf
+			return "clusters." + cluster + "." + leaf.Path
 		}
 	}
 	return ""

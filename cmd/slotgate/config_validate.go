@@ -72,6 +72,7 @@ func (c Config) Validate() error { return c.faults().orNil() }
 func (c Config) faults() faults {
 	var v validation
 	v.addresses(c)
+	v.tls(c)
 	v.clusters(c)
 	v.control(c)
 	v.push(c.Push)
@@ -105,6 +106,42 @@ func (v *validation) addresses(c Config) {
 	}
 }
 
+// tls looks at the settings; the files they name are for fileFaults.
+func (v *validation) tls(c Config) {
+	v.pair("tls", c.TLS.CertFile, c.TLS.KeyFile)
+	v.tlsVersion("tls.min_version", c.TLS.MinVersion)
+	v.pair("admin_tls", c.AdminTLS.CertFile, c.AdminTLS.KeyFile)
+	v.tlsVersion("admin_tls.min_version", c.AdminTLS.MinVersion)
+	if c.AdminTLS.ClientCAFile != "" && c.AdminTLS.CertFile == "" {
+		v.fault("admin_tls.client_ca_file", "is set without admin_tls.cert_file; client certificates need TLS on the admin listener")
+	}
+	if c.HTTP.H2C && c.TLS.CertFile != "" {
+		v.fault("http.h2c", "is on together with tls.cert_file; over TLS http.h2 offers HTTP/2, turn http.h2c off")
+	}
+}
+
+func (v *validation) pair(group, cert, key string) {
+	switch {
+	case cert != "" && key == "":
+		v.fault(group+".key_file", "is empty; write the file with the private key of %s.cert_file", group)
+	case cert == "" && key != "":
+		v.fault(group+".cert_file", "is empty; write the file with the certificate of %s.key_file", group)
+	}
+}
+
+func (v *validation) tlsVersion(field, version string) {
+	if _, ok := tlsVersions[version]; !ok {
+		v.fault(field, "%q is no version the gateway speaks; write 1.2 or 1.3", version)
+	}
+}
+
+func (v *validation) clusterTLS(path string, t ClusterTLS) {
+	v.pair(path, t.CertFile, t.KeyFile)
+	if !t.Enabled && t != (ClusterTLS{}) {
+		v.fault(path+".enabled", "is false, and so the other settings of %s do nothing; write true", path)
+	}
+}
+
 func (v *validation) listener(field, addr, example string) {
 	if !isHostPort(addr, 0) {
 		v.fault(field, "%q is not an address; write host:port, for example %s", addr, example)
@@ -135,6 +172,7 @@ func (v *validation) clusters(c Config) {
 		if cluster.Password == redacted {
 			v.fault(path+".password", "is the mask of `config print`, not the password; write it, or password_file")
 		}
+		v.clusterTLS(path+".tls", cluster.TLS)
 	}
 }
 

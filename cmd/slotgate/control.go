@@ -33,7 +33,7 @@ func withControl(ctx context.Context, e env, flags *configFlags, do func(context
 		return err
 	}
 	log := slog.New(slog.NewTextHandler(e.Stderr, nil))
-	storage, closeStorage, err := openStorage(cfg, log)
+	storage, closeStorage, err := openStorage(cfg, nil, log)
 	if err != nil {
 		return err
 	}
@@ -44,13 +44,13 @@ func withControl(ctx context.Context, e env, flags *configFlags, do func(context
 	return errors.Join(do(ctx, c), closeStorage())
 }
 
-// openStorage makes the storage of apps and keys, a file or a cluster. close ends its connections.
-func openStorage(cfg Config, log *slog.Logger) (storage acl.Storage, close func() error, err error) {
+// openStorage makes the storage of apps and keys, a file or a cluster. close ends its connections. certs as for newToolClient.
+func openStorage(cfg Config, certs *certificates, log *slog.Logger) (storage acl.Storage, close func() error, err error) {
 	name := cfg.controlCluster()
 	if name == "" {
 		return acl.NewFile(cfg.Control.File, 0), func() error { return nil }, nil
 	}
-	client, err := newToolClient(cfg, name)
+	client, err := newToolClient(cfg, name, certs)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -61,8 +61,9 @@ func openStorage(cfg Config, log *slog.Logger) (storage acl.Storage, close func(
 // own, so that a revoked key is heard of while callers exhaust the pools of their data.
 const toolPool = 4
 
-// newToolClient makes a client of a configured cluster. It connects on first use; whoever made it closes it.
-func newToolClient(cfg Config, name string) (*redis.ClusterClient, error) {
+// newToolClient makes a client of a configured cluster. It connects on first use; whoever made it closes it. With certs its TLS is
+// what they hold at each connect; nil = what the files say now.
+func newToolClient(cfg Config, name string, certs *certificates) (*redis.ClusterClient, error) {
 	cluster, ok := cfg.Clusters[name]
 	if !ok {
 		return nil, fmt.Errorf("no cluster %q is configured", name)
@@ -71,12 +72,19 @@ func newToolClient(cfg Config, name string) (*redis.ClusterClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
 	}
+	if certs == nil {
+		only := Config{Clusters: map[string]Cluster{name: cluster}}
+		if certs, err = newCertificates(only, slog.New(slog.DiscardHandler), time.Now); err != nil {
+			return nil, err
+		}
+	}
+	dialTimeout := milliseconds(cfg.Redis.DialTimeoutMS)
 	return redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: cluster.Addrs, Username: cluster.Username, Password: password,
+		Addrs: cluster.Addrs, Username: cluster.Username, Password: password, Dialer: certs.dialer(name, dialTimeout),
 		Protocol:                   2,
 		ContextTimeoutEnabled:      true,
 		MaxRedirects:               3,
-		DialTimeout:                milliseconds(cfg.Redis.DialTimeoutMS),
+		DialTimeout:                dialTimeout,
 		DialerRetries:              1,
 		ReadTimeout:                milliseconds(cfg.Redis.ReadTimeoutMS),
 		WriteTimeout:               milliseconds(cfg.Redis.WriteTimeoutMS),

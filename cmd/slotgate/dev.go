@@ -193,7 +193,7 @@ func (d *dev) demoKey(ctx context.Context, cfg Config, log *slog.Logger) (token 
 	if err != nil {
 		return "", err
 	}
-	storage, closeStorage, err := openStorage(cfg, log)
+	storage, closeStorage, err := openStorage(cfg, nil, log)
 	if err != nil {
 		return "", err
 	}

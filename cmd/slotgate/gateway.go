@@ -24,6 +24,7 @@ import (
 type gateway struct {
 	cfg       Config
 	log       *slog.Logger
+	certs     *certificates
 	directory *acl.Directory
 	store     *store.Store
 	drain     middleware.Drain
@@ -43,11 +44,15 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 		return nil, err
 	}
 	g := &gateway{cfg: cfg, log: log}
-	registry := newRegistry()
-	if g.store, err = openStore(cfg, secret, registry, log); err != nil {
+	if g.certs, err = newCertificates(cfg, log, time.Now); err != nil {
 		return nil, err
 	}
-	storage, closeControl, err := openStorage(cfg, log)
+	registry := newRegistry()
+	registry.MustRegister(certificateExpiry{g.certs})
+	if g.store, err = openStore(cfg, secret, g.certs, registry, log); err != nil {
+		return nil, err
+	}
+	storage, closeControl, err := openStorage(cfg, g.certs, log)
 	if err != nil {
 		return nil, errors.Join(err, g.store.Close())
 	}
@@ -76,14 +81,17 @@ func newRegistry() *prometheus.Registry {
 }
 
 // openStore makes the store that serves the apps' data. It connects on first use.
-func openStore(cfg Config, secret acl.Secret, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
+func openStore(cfg Config, secret acl.Secret, certs *certificates, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
 	clusters := make(map[string]store.ClusterConfig, len(cfg.Clusters))
 	for name, c := range cfg.Clusters {
 		password, err := c.password()
 		if err != nil {
 			return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
 		}
-		clusters[name] = store.ClusterConfig{Addrs: c.Addrs, Username: c.Username, Password: password}
+		clusters[name] = store.ClusterConfig{
+			Addrs: c.Addrs, Username: c.Username, Password: password,
+			Dialer: certs.dialer(name, milliseconds(cfg.Redis.DialTimeoutMS)),
+		}
 	}
 	return store.New(store.Config{
 		Clusters: clusters,

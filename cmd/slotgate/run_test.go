@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -75,5 +76,25 @@ func lacks(t *testing.T, what, text string, unwanted ...string) {
 		if strings.Contains(text, u) {
 			t.Errorf("%s has %q:\n%s", what, u, text)
 		}
+	}
+}
+
+func mustRead(t *testing.T, file string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// copyFile replaces a file as tools that renew something do.
+func copyFile(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.WriteFile(to+".new", mustRead(t, from), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(to+".new", to); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -92,6 +92,6 @@ func logStart(log *slog.Logger, cfg Config, api, admin net.Addr) {
 	if cfg.Control.File != "" {
 		control = "file " + cfg.Control.File
 	}
-	log.Info("serving", "api", api.String(), "admin", admin.String(), "control", control, "clusters", len(cfg.Clusters),
+	log.Info("serving", "api", api.String(), "admin", admin.String(), "control", control, "clusters", len(cfg.Clusters), "tls", tlsPlaces(cfg),
 		"version", b.Version, "revision", b.Revision, "go", b.Go, "gomaxprocs", runtime.GOMAXPROCS(0), "gomemlimit", memory)
 }

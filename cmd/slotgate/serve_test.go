@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,17 @@ func startGateway(t *testing.T, vars []string, args ...string) *running {
 		if line == nil && len(g.code) > 0 {
 			t.Fatalf("serve ended:\n%s", g.stderr)
 		}
-		g.api, g.admin = fmt.Sprint("http://", line["api"]), fmt.Sprint("http://", line["admin"])
-		return line != nil
+		if line == nil {
+			return false
+		}
+		scheme := func(place string) string {
+			if places, _ := line["tls"].([]any); slices.Contains(places, any(place)) {
+				return "https://"
+			}
+			return "http://"
+		}
+		g.api, g.admin = fmt.Sprint(scheme("api"), line["api"]), fmt.Sprint(scheme("admin"), line["admin"])
+		return true
 	})
 	return g
 }

@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	stdlog "log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -15,8 +17,10 @@ import (
 func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
 	h := g.cfg.HTTP
 	s := newServer(h, g.log)
+	s.TLSConfig = g.certs.server(placeAPI)
 	s.Handler = ownHeaders(g.newAPIHandler(registry))
 	s.WriteTimeout = milliseconds(h.WriteTimeoutMS)
+	s.Protocols.SetHTTP2(h.H2 && s.TLSConfig != nil)
 	s.Protocols.SetUnencryptedHTTP2(h.H2C)
 	s.ConnContext = withQuietConn
 	s.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: h.MaxConcurrentStreams, WriteByteTimeout: milliseconds(h.WriteTimeoutMS)}
@@ -30,11 +34,25 @@ func newServer(h HTTP, log *slog.Logger) *http.Server {
 		ReadTimeout:       milliseconds(h.ReadTimeoutMS),
 		IdleTimeout:       milliseconds(h.IdleTimeoutMS),
 		MaxHeaderBytes:    h.MaxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+		ErrorLog:          stdlog.New(serverLog{log}, "", 0),
 		Protocols:         new(http.Protocols),
 	}
 	s.Protocols.SetHTTP1(true)
 	return s
+}
+
+// serverLog is the log of net/http. Failed handshakes are for those who debug: anybody who finds the port makes them, a scanner by
+// the thousand.
+type serverLog struct{ log *slog.Logger }
+
+// Write implements io.Writer.
+func (l serverLog) Write(line []byte) (int, error) {
+	level := slog.LevelWarn
+	if bytes.HasPrefix(line, []byte("http: TLS handshake error")) {
+		level = slog.LevelDebug
+	}
+	l.log.Log(context.Background(), level, string(bytes.TrimSpace(line)))
+	return len(line), nil
 }
 
 // run serves on both listeners until ctx ends or a server fails, and returns when all of it has come to its end. The
@@ -47,7 +65,8 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	if g.cfg.Push.URL != "" {
 		group.Go(func() error { return g.push.Run(background) })
 	}
-	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C {
+	group.Go(func() error { return g.certs.watch(background, certificatesEvery) })
+	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
 		api = quietListener{api}
 	}
 	group.Go(func() error { return serveUntilShutdown(g.api, api) })
@@ -64,7 +83,11 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 }
 
 func serveUntilShutdown(s *http.Server, l net.Listener) error {
-	if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	serve := s.Serve
+	if s.TLSConfig != nil {
+		serve = func(l net.Listener) error { return s.ServeTLS(l, "", "") }
+	}
+	if err := serve(l); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil

@@ -28,6 +28,7 @@ var (
 	KeyExpires          = define("slotgate_key_expires_timestamp_seconds", Gauge, "When a key that is in use expires; the soonest 1000.", "app", "key_id")
 	ControlConnected    = define("slotgate_control_connected", Gauge, "1 if the storage of apps and keys answered when it was last asked, which is each second; 0 while known keys are served from memory.")
 	ControlLastSuccess  = define("slotgate_control_last_success_timestamp_seconds", Gauge, "When the storage of apps and keys last answered; 0 = never.")
+	CertificateExpiry   = define("slotgate_certificate_expiry_timestamp_seconds", Gauge, "When the certificate in use expires: of the listeners api and admin, and the one shown to a cluster as cluster-NAME.", "listener")
 	ConfigReloadSuccess = define("slotgate_config_reload_success_timestamp_seconds", Gauge, "When the configuration in use was loaded.")
 )
 
