@@ -86,20 +86,23 @@ func (f *poolFigures) add(total, idle, timeouts uint32, wait int64) {
 // labels gives each name a label value of its own, up to a number; the names beyond it share metric.Other.
 type labels struct {
 	most  int
-	given map[string]string
+	given map[string]string // by name
+	taken map[string]bool   // labels: two odd names may look alike as labels
 }
 
-func newLabels(most int) labels { return labels{most: most, given: map[string]string{}} }
+func newLabels(most int) labels {
+	return labels{most: most, given: map[string]string{}, taken: map[string]bool{}}
+}
 
 func (l *labels) of(name string) string {
 	if label, ok := l.given[name]; ok {
 		return label
 	}
-	if len(l.given) >= l.most {
+	label := metric.Label(name)
+	if len(l.given) >= l.most || l.taken[label] {
 		return metric.Other
 	}
-	label := metric.Label(name)
-	l.given[name] = label
+	l.given[name], l.taken[label] = label, true
 	return label
 }
 
@@ -107,6 +110,7 @@ func (l *labels) of(name string) string {
 func (l *labels) free(name string) (gone []string) {
 	if label, ok := l.given[name]; ok {
 		delete(l.given, name)
+		delete(l.taken, label)
 		gone = append(gone, label)
 	}
 	return gone

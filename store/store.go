@@ -21,6 +21,8 @@ type Config struct {
 	Coalesce CoalesceConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
+	// NodePoll is how often all nodes are asked for INFO, for the metrics; 0 = never. Without a registry nobody is asked.
+	NodePoll time.Duration
 	// IdleClose: connections to a cluster that no request has used for this long are closed. 0 = 10 minutes.
 	IdleClose time.Duration
 }
@@ -82,7 +84,7 @@ type Store struct {
 	done     sync.WaitGroup
 }
 
-// New makes a Store; it connects to nothing yet. Close must be called. registry and log may be nil.
+// New makes a Store; it connects to nothing yet, but for the polls of nodes. Close must be called. registry and log may be nil.
 func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, error) {
 	if len(cfg.CursorKey) < 32 {
 		return nil, fmt.Errorf("store: the cursor key has %d bytes, it needs 32", len(cfg.CursorKey))
@@ -95,7 +97,13 @@ func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, 
 	s.metrics = newMetrics(registry, s)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	for _, work := range []func(context.Context){s.closeIdleClusters, s.sweepPipes} {
+	background := []func(context.Context){s.closeIdleClusters, s.sweepPipes}
+	if registry != nil && s.cfg.NodePoll > 0 {
+		p := newPoller(s, s.cfg.NodePoll)
+		registry.MustRegister(p)
+		background = append(background, p.run)
+	}
+	for _, work := range background {
 		s.done.Go(func() { work(ctx) })
 	}
 	return s, nil
