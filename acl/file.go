@@ -27,6 +27,8 @@ type File struct {
 	path     string
 	interval time.Duration
 
+	Heard
+
 	mu     sync.Mutex
 	info   os.FileInfo // as of the last complete read; nil before
 	readAt time.Time
@@ -46,6 +48,12 @@ func NewFile(path string, interval time.Duration) *File {
 
 // Load reads the file, unless it is the one read before.
 func (f *File) Load(ctx context.Context) (*Set, error) {
+	set, err := f.load()
+	f.Note(time.Now(), err)
+	return set, err
+}
+
+func (f *File) load() (*Set, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	info, err := os.Stat(f.path)

@@ -62,6 +62,7 @@ type Redis struct {
 	client redis.UniversalClient
 	log    *slog.Logger
 	poll   time.Duration
+	acl.Heard
 
 	mu   sync.Mutex // guards last and is held while decoding
 	last *loaded

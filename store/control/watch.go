@@ -60,7 +60,10 @@ func (r *Redis) version(ctx context.Context) (string, error) {
 	defer cancel()
 	version, err := r.client.Get(ctx, versionKey).Result()
 	if errors.Is(err, redis.Nil) {
-		return "", nil
+		version, err = "", nil
+	}
+	if !errors.Is(err, context.Canceled) {
+		r.Note(time.Now(), err)
 	}
 	if cluster, ok := r.client.(interface{ ReloadState(context.Context) }); ok && transport(err) {
 		cluster.ReloadState(ctx)

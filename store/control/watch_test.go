@@ -69,8 +69,11 @@ func TestAnOutageLogsNobodyOut(t *testing.T) {
 	_, token, key := created(t, open(newClient(t, m.Addr()), never))
 	s := open(newClient(t, m.Addr()), 20*time.Millisecond)
 	d := follow(t, s)
+	acltest.Eventually(t, "contact is told of", func() bool { c := d.Contact(); return c.Err == nil && !c.Last.IsZero() })
 	m.Close()
 	acltest.Eventually(t, "loading fails", func() bool { return d.Refresh(t.Context()) != nil })
+	acltest.Eventually(t, "the loss of contact is told of", func() bool { return d.Contact().Err != nil })
+	lost := d.Contact().Last
 	if !opens(d, token)() || !d.Ready() {
 		t.Fatal("a key is refused because its storage is away")
 	}
@@ -81,6 +84,9 @@ func TestAnOutageLogsNobodyOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	acltest.Eventually(t, "the key is refused after the outage", refuses(d, token))
+	if c := d.Contact(); c.Err != nil || !c.Last.After(lost) {
+		t.Errorf("after the outage there is no contact: %+v", c)
+	}
 }
 
 func TestAnEmptiedRedisLogsNobodyOut(t *testing.T) {
