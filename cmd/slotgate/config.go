@@ -32,6 +32,7 @@ type Config struct {
 	Auth     Auth               `yaml:"auth"`
 	Log      Log                `yaml:"log"`
 	HTTP     HTTP               `yaml:"http"`
+	Metrics  Metrics            `yaml:"metrics"`
 	Push     Push               `yaml:"push"`
 	Runtime  Runtime            `yaml:"runtime"`
 }
@@ -206,6 +207,12 @@ type HTTP struct {
 	ShutdownTimeoutMS int `yaml:"shutdown_timeout_ms"`
 }
 
+// Metrics is what /metrics tells; deploy/metrics.md lists it.
+type Metrics struct {
+	// Every node of every cluster, replicas too, is asked for INFO after this time, in ms, over a connection of its own; the state of clusters at least each 10 s. 0: nobody is asked, and slotgate_cluster_* and slotgate_redis_node_* lack these figures. A minute is what such figures need, and next to no load.
+	RedisPollMS int `yaml:"redis_poll_ms"`
+}
+
 // Push sends figures of apps, routes, nodes and the process to an Open-Falcon or Nightingale agent. See deploy/operate.md.
 type Push struct {
 	// Where to POST, for example http://127.0.0.1:1988/v1/push (Open-Falcon's agent) or http://n9e:17000/openfalcon/push (Nightingale). Empty: nothing is pushed.
@@ -270,6 +277,7 @@ func defaultConfig() Config {
 			DrainDelayMS:         5000,
 			ShutdownTimeoutMS:    25_000,
 		},
+		Metrics: Metrics{RedisPollMS: 60_000},
 		Push:    Push{StepS: 60, Chunk: 500},
 		Runtime: Runtime{GCPercent: 400},
 	}

@@ -51,6 +51,7 @@ var numberBounds = map[string]bounds{
 	"auth.burst":                  {1, 1_000_000},
 	"log.sample":                  {0, math.MaxInt32},
 	"log.slow_ms":                 {0, oneHourMS},
+	"metrics.redis_poll_ms":       {0, oneHourMS},
 	"http.max_concurrent_streams": {1, 10_000},
 	"http.read_header_timeout_ms": {1, oneHourMS},
 	"http.read_timeout_ms":        {1, oneHourMS},
@@ -75,6 +76,7 @@ func (c Config) faults() faults {
 	v.tls(c)
 	v.clusters(c)
 	v.control(c)
+	v.metrics(c.Metrics)
 	v.push(c.Push)
 	v.numbers(c)
 	v.relations(c)
@@ -230,6 +232,15 @@ func (v *validation) numbers(c Config) {
 	levels := []string{"debug", "info", "warn", "error"}
 	if !slices.Contains(levels, c.Log.Level) {
 		v.fault("log.level", "%q is no level; write one of %s", c.Log.Level, strings.Join(levels, ", "))
+	}
+}
+
+// leastPoll keeps a wrong unit from asking every node sixty times a second.
+const leastPoll = 1000
+
+func (v *validation) metrics(m Metrics) {
+	if m.RedisPollMS > 0 && m.RedisPollMS < leastPoll {
+		v.fault("metrics.redis_poll_ms", "%d asks every Redis node too often; write %d or more, or 0 for never", m.RedisPollMS, leastPoll)
 	}
 }
 

@@ -28,6 +28,7 @@ type gateway struct {
 	directory *acl.Directory
 	store     *store.Store
 	drain     middleware.Drain
+	reloaded  prometheus.Gauge // when the configuration in use was loaded
 	readiness *readiness
 	push      *falcon.Pusher
 	api       *http.Server
@@ -58,6 +59,9 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	}
 	g.closeControl = closeControl
 	g.directory = acl.NewDirectory(storage, secret, directoryDefaults(cfg), log, time.Now)
+	g.reloaded = metric.ConfigReloadSuccess.NewGauge()
+	g.reloaded.SetToCurrentTime()
+	registry.MustRegister(directoryMetrics{g.directory}, g.reloaded)
 	if g.push, err = newPusher(cfg.Push, registry, log); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
@@ -109,6 +113,7 @@ func openStore(cfg Config, secret acl.Secret, certs *certificates, registry prom
 		Batch: store.BatchConfig{
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
+		NodePoll:  milliseconds(cfg.Metrics.RedisPollMS),
 		CursorKey: secret.Sub(acl.LabelCursorMAC),
 	}, registry, log)
 }
