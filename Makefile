@@ -8,9 +8,11 @@ RESULTS     ?= results.json
 VERSION     ?=
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 
 .DEFAULT_GOAL := help
 .PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs clients tour clean
+.PHONY: contract contract-long lint-openapi breaking released
 .PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
 help: ## list the targets
@@ -53,8 +55,24 @@ docs: ## bring the README's table of settings and the table of metrics up to dat
 	go test ./cmd/slotgate -run Readme -update -count=1
 	go test ./store/metric -run Table -update -count=1
 
-clients: ## generate the Go and the Python client from the document and run the tour with them
+clients: ## generate Go, Python, TypeScript and Java clients from the document and run the tour with them
 	deploy/clients/run
+
+contract: ## schemathesis: the gateway against its document, under a minute (EXAMPLES, SEED)
+	deploy/contract/run
+
+contract-long: ## the same with more than 10,000 requests (ten minutes)
+	EXAMPLES=400 deploy/contract/run
+
+lint-openapi: ## Redocly: the document against openapi/redocly.yaml
+	deploy/contract/lint
+
+# An enum of answers may get new values: ErrorCode says so, and clients branch on the codes they know.
+breaking: ## oasdiff: no change of the document breaks a client of the released one
+	go run $(OASDIFF) breaking --fail-on WARN --severity-levels openapi/oasdiff-levels.txt openapi/openapi.released.yaml openapi/openapi.yaml
+
+released: ## at a release: the document is what "breaking" compares with from now on
+	cp openapi/openapi.yaml openapi/openapi.released.yaml
 
 tour: ## run the README's curl lines against a gateway of their own
 	deploy/tour
