@@ -153,7 +153,7 @@ func (a *Admin) RevokeKey(ctx context.Context, id string) (*Key, error) {
 // narrower refuses what the intersection would silently take away again: somebody asking for more should hear so.
 func (a *Admin) narrower(app *App, list []string) error {
 	granted, _ := CompilePermissions(app.Permissions)
-	over := granted.excess(list, a.Commands)
+	over := granted.Excess(list, a.Commands)
 	if len(over) == 0 {
 		return nil
 	}

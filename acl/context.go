@@ -1,16 +1,27 @@
 package acl
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // An Identity is who calls and what they may do, worked out once when the directory is built. It is immutable and shared by requests.
 type Identity struct {
 	App         *App
-	Key         *Key
-	Permissions Permissions // the app's, narrowed by the key's
+	Key         *Key        // never nil; without an ID when the caller came with a token of an outside issuer
+	JWT         *JWT        // the token the caller came with; nil = the key itself
+	Permissions Permissions // the app's, narrowed by the key's and the token's
 	Prefix      string      // what every key of the app begins with in Redis: "ns:" or "{ns}:"
 	Sizes       Sizes       // the app's over the gateway's
 	// CompressMinBytes is the smallest value to compress; 0 is never.
 	CompressMinBytes int
+}
+
+// A JWT is what is worth knowing of a short-lived token that was verified.
+type JWT struct {
+	ID        string // its jti; "" when it has none
+	Issuer    string
+	ExpiresAt time.Time
 }
 
 type identityKey struct{}

@@ -75,19 +75,7 @@ func (d *Directory) Authenticate(token string) (*Identity, error) {
 	if !e.knows(token) && !d.opens(token, e) {
 		return nil, ErrUnauthenticated
 	}
-	now := d.now()
-	if !e.open(now) {
-		return nil, ErrUnauthenticated
-	}
-	app := e.identity.App
-	if app.State != Active {
-		return nil, ErrAppSuspended // also a state only a newer version knows
-	}
-	if app.ExpiresAt != nil && !now.Before(*app.ExpiresAt) {
-		return nil, ErrAppExpired
-	}
-	e.used(now)
-	return e.identity, nil
+	return e.admit(d.now())
 }
 
 // opens says whether the token is the entry's, whatever its state, and remembers one that is.

@@ -159,7 +159,7 @@ func (c *fileCheck) key(node *yaml.Node, key *Key) {
 	}
 	// Named commands are left to the intersection: their class is not known here.
 	granted, _ := CompilePermissions(app.Permissions)
-	over := slices.DeleteFunc(granted.excess(key.Permissions, nil), func(entry string) bool {
+	over := slices.DeleteFunc(granted.Excess(key.Permissions, nil), func(entry string) bool {
 		return new(rule).grant(entry) != nil || strings.HasPrefix(entry, commandPrefix+":")
 	})
 	if len(over) > 0 {

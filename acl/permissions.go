@@ -154,9 +154,9 @@ func (p Permissions) MayRunScripts() bool {
 // A CommandTable tells the class and access of a command named in upper case; false when there is no such command.
 type CommandTable func(name string) (Class, Access, bool)
 
-// excess lists the entries of list that p does not grant in full. Without a table the class of a named command is unknown, so the
+// Excess lists the entries of list that p does not grant in full. Without a table the class of a named command is unknown, so the
 // command must be named in p as well.
-func (p Permissions) excess(list []string, table CommandTable) []string {
+func (p Permissions) Excess(list []string, table CommandTable) []string {
 	var over []string
 	for _, entry := range list {
 		if !p.covers(entry, table) {

@@ -15,6 +15,8 @@ const MinSecretBytes = 32
 const (
 	LabelKeyHash   = "key-hash"
 	LabelCursorMAC = "cursor-mac"
+	LabelJWTEdDSA  = "jwt-eddsa" // the seed of an Ed25519 key
+	LabelJWTHS256  = "jwt-hs256"
 )
 
 // A Secret is the one secret all gateways share. It is never used itself: each purpose has a sub-key of its own, so that a leak

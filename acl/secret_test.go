@@ -59,7 +59,7 @@ func TestSubKeysTellNothingOfEachOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	seen := map[string]string{root: "the secret"}
-	for _, label := range []string{acl.LabelKeyHash, acl.LabelCursorMAC, "jwt", ""} {
+	for _, label := range []string{acl.LabelKeyHash, acl.LabelCursorMAC, acl.LabelJWTEdDSA, acl.LabelJWTHS256, ""} {
 		sub := s.Sub(label)
 		if len(sub) != 32 || seen[string(sub)] != "" {
 			t.Errorf("sub-key %q is %x, as is that of %q", label, sub, seen[string(sub)])

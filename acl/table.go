@@ -10,6 +10,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -20,6 +21,7 @@ type table struct {
 	version string
 	apps    map[string]*App
 	entries map[string]*entry // by key id
+	keyless sync.Map          // app id → *Identity of a caller without a key; made when the first one comes
 }
 
 type entry struct {
@@ -147,7 +149,13 @@ func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, gr
 	if key.Permissions != nil {
 		permissions = granted.Intersect(d.compile(ctx, "key", id, key.Permissions))
 	}
-	e.identity = &Identity{
+	e.identity = d.identity(app, key, granted, permissions)
+	return e
+}
+
+// identity puts together what a caller of the app may do; granted are the app's permissions, permissions the caller's.
+func (d *Directory) identity(app *App, key *Key, granted, permissions Permissions) *Identity {
+	return &Identity{
 		App:              app,
 		Key:              key,
 		Permissions:      permissions,
@@ -155,7 +163,6 @@ func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, gr
 		Sizes:            app.Sizes.Over(d.defaults.Sizes),
 		CompressMinBytes: d.compressMinBytes(app, granted),
 	}
-	return e
 }
 
 // compressMinBytes looks at what the app may do, not the key: a script run with one key sees the values written with another.

@@ -23,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/openapi/openapitest"
@@ -75,7 +76,7 @@ func start(t testing.TB) *gateway {
 	}
 	g := &gateway{people: directory{"sg_suspended": acl.ErrAppSuspended, "sg_expired": acl.ErrAppExpired}}
 	g.redis = redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs()})
-	g.Server = httptest.NewServer(g.engine(s))
+	g.Server = httptest.NewServer(g.engine(t, s))
 	t.Cleanup(func() {
 		g.Close()
 		if err := s.Close(); err != nil {
@@ -86,7 +87,7 @@ func start(t testing.TB) *gateway {
 	return g
 }
 
-func (g *gateway) engine(s *store.Store) http.Handler {
+func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	registry, limiter := prometheus.NewRegistry(), middleware.NewLimiter(nil)
 	inFlight := middleware.NewBytesInFlight(64 << 20)
 	global, v1 := middleware.Chain(middleware.Config{
@@ -99,11 +100,25 @@ func (g *gateway) engine(s *store.Store) http.Handler {
 	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
 	e.Use(global...)
 	handlers.New(handlers.Config{
-		Store: s, Commands: store.Command, Ready: func(context.Context) error { return g.ready },
+		Store: s, Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
 	}).Register(e, e.Group("/v1", v1...))
 	e.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(e.Routes())))
 	e.NoMethod(middleware.NoMethod())
 	return e
+}
+
+// issuer makes tokens that nobody here can verify: the gateway's people are a fixed list.
+func issuer(t testing.TB) *tokens.Issuer {
+	t.Helper()
+	secret, err := acl.NewSecret([]byte(strings.Repeat("s", 32)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	keys, err := tokens.DeriveKeys(tokens.EdDSA, secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &tokens.Issuer{Realm: tokens.Realm{Issuer: "slotgate", Audience: "slotgate"}, Keys: keys, Commands: store.Command}
 }
 
 var appCount atomic.Int64

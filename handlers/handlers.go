@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
 )
@@ -27,6 +28,7 @@ type Config struct {
 	Store        *store.Store
 	Ready        func(context.Context) error // GET /readyz on this listener; nil = not served
 	MaxBatchKeys int                         // 0 = DefaultMaxBatchKeys
+	Tokens       *tokens.Issuer              // POST /v1/token and the key set; nil = not served
 	Commands     acl.CommandTable            // so that whoami can tell what a key narrower than its app may do; nil = roughly
 	Now          func() time.Time            // nil = time.Now; decides what is in the future
 }
@@ -37,6 +39,8 @@ type API struct {
 	site     *openapi.Site
 	ready    func(context.Context) error
 	maxKeys  int
+	tokens   *tokens.Issuer
+	keySet   []byte // of tokens, as JSON
 	commands acl.CommandTable
 	now      func() time.Time
 }
@@ -55,6 +59,9 @@ func New(cfg Config) *API {
 	if a.now == nil {
 		a.now = time.Now
 	}
+	if cfg.Tokens != nil {
+		a.tokens, a.keySet = cfg.Tokens, cfg.Tokens.Keys.JWKS()
+	}
 	return a
 }
 
@@ -65,6 +72,9 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	a.registerPublic(public)
 
 	v1.GET("/whoami", a.plain(a.whoami))
+	if a.tokens != nil {
+		v1.POST("/token", a.plain(a.postToken))
+	}
 
 	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
 	v1.PUT("/strings/:key", a.keyed(a.putString))

@@ -10,7 +10,8 @@ import (
 	"github.com/slotgate/slotgate/store"
 )
 
-// registerPublic adds what needs no key: the contract, its pages, the explanations of errors and, where configured, readiness.
+// registerPublic adds what needs no key: the contract, its pages, the explanations of errors and, where configured, readiness and the
+// key set of tokens.
 func (a *API) registerPublic(public gin.IRouter) {
 	public.GET("/openapi.yaml", gin.WrapH(a.site.YAML()))
 	public.GET("/openapi.json", gin.WrapH(a.site.JSON()))
@@ -18,6 +19,9 @@ func (a *API) registerPublic(public gin.IRouter) {
 	public.GET("/docs/reference", gin.WrapH(a.site.Reference()))
 	public.GET("/docs/:asset", page(a.site.Asset, "asset"))
 	public.GET("/problems/:code", page(a.site.Problem, "code"))
+	if a.tokens != nil {
+		public.GET("/.well-known/jwks.json", a.jwks)
+	}
 	if a.ready != nil {
 		public.GET("/readyz", a.readyz)
 	}

@@ -12,7 +12,8 @@ import (
 // a key, gets out by itself.
 type whoamiAnswer struct {
 	App         whoamiApp   `json:"app"`
-	Key         whoamiKey   `json:"key"`
+	Key         *whoamiKey  `json:"key,omitempty"`   // nil: the token of an outside issuer
+	Token       *whoamiJWT  `json:"token,omitempty"` // nil: the key itself was sent
 	Permissions []string    `json:"permissions"`
 	Limits      []acl.Limit `json:"limits"`
 	Sizes       whoamiSizes `json:"sizes"`
@@ -33,6 +34,11 @@ type whoamiKey struct {
 	ID        string     `json:"id"`
 	CreatedAt time.Time  `json:"created_at"`
 	ExpiresAt *time.Time `json:"expires_at,omitzero"`
+}
+
+type whoamiJWT struct {
+	Issuer    string    `json:"issuer"`
+	ExpiresAt time.Time `json:"expires_at"`
 }
 
 type whoamiSizes struct {
@@ -57,16 +63,22 @@ func (a *API) whoami(r request) error {
 }
 
 func (a *API) describe(id *acl.Identity) whoamiAnswer {
-	app, key := id.App, id.Key
-	return whoamiAnswer{
+	app := id.App
+	answer := whoamiAnswer{
 		App: whoamiApp{
 			ID: app.ID, Name: app.Name, Namespace: app.Namespace, Layout: app.Layout, Cluster: app.Cluster, State: app.State,
 			ExpiresAt: app.ExpiresAt,
 		},
-		Key:         whoamiKey{ID: key.ID, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt},
 		Permissions: id.Permissions.Entries(a.commands),
 		Limits:      append([]acl.Limit{}, app.Limits...), // [] and not null
 		Sizes:       whoamiSizes(id.Sizes),
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
 	}
+	if key := id.Key; key.ID != "" {
+		answer.Key = &whoamiKey{ID: key.ID, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt}
+	}
+	if id.JWT != nil {
+		answer.Token = &whoamiJWT{Issuer: id.JWT.Issuer, ExpiresAt: id.JWT.ExpiresAt}
+	}
+	return answer
 }

@@ -8,10 +8,11 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/store"
 )
 
-// Authenticator finds whose token it is. Its errors are acl's; any it does not know is a 401.
+// Authenticator finds whose app key or token it is. Its errors are acl's; any it does not know is a 401.
 type Authenticator interface {
 	Authenticate(token string) (*acl.Identity, error)
 }
@@ -23,8 +24,8 @@ type AuthConfig struct {
 	Failed         func(reason string) // counts a failure; the reason is for metrics, never for the client; nil is fine
 }
 
-// One answer for a missing, malformed, unknown, expired and revoked key.
-var errUnauthenticated = store.NewError(store.CodeUnauthenticated, "a valid app key is required: Authorization: Bearer sg_...")
+// One answer for a missing, malformed, unknown, expired and revoked key or token.
+var errUnauthenticated = store.NewError(store.CodeUnauthenticated, "a valid app key or token is required: Authorization: Bearer sg_...")
 
 // Authenticate finds out who calls, from the Authorization header alone, and puts the identity into the request's context. A failure counts
 // against the peer, and is 429 instead of 401 when the peer has had too many; a good key passes whatever its peer did.
@@ -58,7 +59,11 @@ func (cfg *AuthConfig) refusal(c *gin.Context, err error) error {
 		e := store.NewError(store.CodeClusterDown, "the gateway has not loaded its apps and keys yet").WithCause(err)
 		return unsent(e, c.Request.Method)
 	}
-	return cfg.failure(c, "bad_key")
+	reason := "bad_key"
+	if refusal, ok := errors.AsType[tokens.Refusal](err); ok {
+		reason = "token_" + string(refusal)
+	}
+	return cfg.failure(c, reason)
 }
 
 func (cfg *AuthConfig) failure(c *gin.Context, reason string) error {

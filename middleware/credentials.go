@@ -3,10 +3,16 @@ package middleware
 import (
 	"encoding/base64"
 	"strings"
+
+	"github.com/slotgate/slotgate/acl/tokens"
 )
 
-// maxAuthorization is longer than any credentials of ours; a longer header is not looked into.
-const maxAuthorization = 512
+// maxAuthorization is the longest token behind its scheme; a longer header is not looked into. In Basic, which is a third longer than
+// what it says, a token may have 3 KiB.
+const maxAuthorization = len("Bearer ") + tokens.MaxBytes
+
+// usualBasic is longer than any app key in Basic.
+const usualBasic = 512
 
 // credentials takes the token out of the Authorization headers of a request: one header, `Bearer TOKEN` or Basic with the token as
 // password and any user (curl -u :TOKEN). The scheme's name is matched without case, as HTTP says; everything else is exact. It does not
@@ -28,8 +34,12 @@ func credentials(headers []string) (token string, ok bool) {
 }
 
 func basicPassword(encoded string) (string, bool) {
-	var buf [maxAuthorization]byte
-	n, err := base64.StdEncoding.Strict().Decode(buf[:], []byte(encoded))
+	var usual [usualBasic]byte
+	buf := usual[:]
+	if len(encoded) > len(usual) {
+		buf = make([]byte, len(encoded))
+	}
+	n, err := base64.StdEncoding.Strict().Decode(buf, []byte(encoded))
 	if err != nil {
 		return "", false
 	}

@@ -1,5 +1,7 @@
 package main
 
+import "github.com/slotgate/slotgate/acl/tokens"
+
 // Config is everything the gateway can be told. It is filled from flags, environment, one YAML file and the
 // defaults below, in this order of strength. The comment of a field is its documentation: the README's table and
 // the help texts are made from it (config_doc.go), so each says unit, meaning, zero value and where the number
@@ -13,7 +15,7 @@ type Config struct {
 	ReadyzOnAPI bool `yaml:"readyz_on_api"`
 	// Serve /debug/pprof on the admin listener. Off, because a profile shows what a process holds in memory.
 	Pprof bool `yaml:"pprof"`
-	// File with the gateways' common secret, 32 bytes or more, the same for all of them: keys are hashed and cursors are signed with it. Required.
+	// File with the gateways' common secret, 32 bytes or more, the same for all of them: keys are hashed, cursors and tokens are signed with it. Required.
 	SecretFile string `yaml:"secret_file"`
 	// CIDRs of the proxies whose X-Forwarded-For is believed, comma-separated in the environment. Empty: nobody's.
 	TrustedProxies []string `yaml:"trusted_proxies"`
@@ -30,6 +32,7 @@ type Config struct {
 	Coalesce Coalesce           `yaml:"coalesce"`
 	Retries  Retries            `yaml:"retries"`
 	Auth     Auth               `yaml:"auth"`
+	JWT      JWT                `yaml:"jwt"`
 	Log      Log                `yaml:"log"`
 	HTTP     HTTP               `yaml:"http"`
 	Metrics  Metrics            `yaml:"metrics"`
@@ -169,6 +172,36 @@ type Auth struct {
 	Burst int `yaml:"burst"`
 }
 
+// JWT is the short-lived tokens of POST /v1/token, and those of outside issuers.
+type JWT struct {
+	// Who made a token (iss), the same for all gateways that are to accept each other's. Name the installation if there are several with one secret.
+	Issuer string `yaml:"issuer"`
+	// For whom a token is (aud). Everybody who verifies the gateways' tokens asks for it.
+	Audience string `yaml:"audience"`
+	// How the gateways sign: EdDSA, whose public keys are at /.well-known/jwks.json, or HS256. The same for all gateways: tokens of the other kind are refused.
+	Algorithm string `yaml:"algorithm"`
+	// Outside issuers whose tokens are accepted, each under a name of your choice.
+	Trusted map[string]TrustedIssuer `yaml:"trusted"`
+}
+
+// TrustedIssuer is somebody else whose tokens are accepted. A token speaks for the app that it names, which must exist.
+type TrustedIssuer struct {
+	// Its name, exactly as in the claim iss.
+	Issuer string `yaml:"issuer"`
+	// What the claim aud must hold. A token that was made for somebody else is refused.
+	Audience string `yaml:"audience"`
+	// File with its public keys (a JSON Web Key Set), looked at each second. Or jwks_url.
+	JWKSFile string `yaml:"jwks_file"`
+	// Where its public keys are fetched every 10 minutes: https, or http on loopback. While it cannot be reached the last keys stay in use.
+	JWKSURL string `yaml:"jwks_url"`
+	// Algorithms its tokens may be signed with: EdDSA, ES256, ES384, ES512, RS256, RS384, RS512, PS256, PS384, PS512. A key is used with one of them alone.
+	Algorithms []string `yaml:"algorithms"`
+	// The claim that names the app. Empty: slotgate_app.
+	AppClaim string `yaml:"app_claim"`
+	// The claim that narrows the app's permissions, a list or words with spaces between; a token without it may then do nothing. Empty: all the app's.
+	PermissionsClaim string `yaml:"permissions_claim"`
+}
+
 // Log is what is written to stderr, one JSON object a line; never a key, value or token.
 type Log struct {
 	// Least level written: debug, info, warn or error.
@@ -264,6 +297,7 @@ func defaultConfig() Config {
 		Batch:    Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Retries:  Retries{Read: 3, Write: 3},
 		Auth:     Auth{FailuresPerMinute: 60, Burst: 20},
+		JWT:      JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
 		Log:      Log{Level: "info", Sample: 100, SlowMS: 100},
 		HTTP: HTTP{
 			H2:                   true,

@@ -241,6 +241,7 @@ func (c Config) fileFaults() faults {
 			v.fault("control.file", "%v", err)
 		}
 	}
+	v.jwksFaults(c.JWT)
 	return faults(v)
 }
 

@@ -42,7 +42,7 @@ var fieldDocs = sync.OnceValue(func() map[string]string {
 // docRow is a setting as documentation shows it.
 type docRow struct{ Path, Env, Default, Doc string }
 
-// docRows lists all settings; a cluster's stand once, under the name default.
+// docRows lists all settings; a cluster's stand once, under the name default, those of other named groups under NAME.
 func docRows() []docRow {
 	var rows []docRow
 	documentFields(&rows, "", reflect.ValueOf(defaultConfig()))
@@ -56,7 +56,11 @@ func documentFields(rows *[]docRow, prefix string, v reflect.Value) {
 		case reflect.Struct:
 			documentFields(rows, path, value)
 		case reflect.Map:
-			documentFields(rows, join(path, defaultCluster), value.MapIndex(reflect.ValueOf(defaultCluster)))
+			name, entry := defaultCluster, value.MapIndex(reflect.ValueOf(defaultCluster))
+			if !entry.IsValid() { // a group without an entry by default
+				name, entry = "NAME", reflect.Zero(value.Type().Elem())
+			}
+			documentFields(rows, join(path, name), entry)
 		default:
 			*rows = append(*rows, docRow{
 				Path: path, Env: envName(path), Default: show(value), Doc: fieldDocs()[v.Type().Name()+"."+f.Name],

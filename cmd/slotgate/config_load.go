@@ -180,25 +180,34 @@ func envName(path string) string {
 }
 
 // pathOf finds the setting of a variable, "" when there is none. Settings that exist go first, so a cluster whose
-// name has a - is found too; a name not seen before is a new cluster.
+// name has a - is found too; a name not seen before is a new cluster or issuer.
 func (l *loaded) pathOf(name string) string {
 	for _, s := range l.Config.settings() {
 		if envName(s.Path) == name {
 			return s.Path
 		}
 	}
-	rest, ok := strings.CutPrefix(name, envPrefix+"CLUSTERS_")
-	if !ok {
-		return ""
+	for group, entry := range namedGroups {
+		if rest, ok := strings.CutPrefix(name, envName(group)+"_"); ok {
+			return pathOfEntry(group, rest, entry)
+		}
 	}
+	return ""
+}
+
+// namedGroups are the groups of settings whose entries have names of the operator's choice.
+var namedGroups = map[string]reflect.Type{"clusters": reflect.TypeFor[Cluster](), "jwt.trusted": reflect.TypeFor[TrustedIssuer]()}
+
+// pathOfEntry finds the setting of an entry that was not seen before.
+func pathOfEntry(group, rest string, entry reflect.Type) string {
 	// The longest ending wins: PASSWORD_FILE is not the FILE of a cluster called X_PASSWORD.
 	var leaves []setting
-	collect(&leaves, "", reflect.ValueOf(Cluster{}))
+	collect(&leaves, "", reflect.Zero(entry))
 	slices.SortFunc(leaves, func(a, b setting) int { return len(b.Path) - len(a.Path) })
 	for _, leaf := range leaves {
-		cluster, ok := strings.CutSuffix(rest, strings.TrimPrefix(envName("."+leaf.Path), envPrefix))
-		if cluster = strings.ToLower(cluster); ok && clusterName.MatchString(cluster) {
-			return "clusters." + cluster + "." + leaf.Path
+		name, ok := strings.CutSuffix(rest, strings.TrimPrefix(envName("."+leaf.Path), envPrefix))
+		if name = strings.ToLower(name); ok && clusterName.MatchString(name) {
+			return group + "." + name + "." + leaf.Path
 		}
 	}
 	return ""

@@ -78,6 +78,7 @@ func (c Config) faults() faults {
 	v.control(c)
 	v.metrics(c.Metrics)
 	v.push(c.Push)
+	v.jwt(c.JWT)
 	v.numbers(c)
 	v.relations(c)
 	return faults(v)

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/cmd/slotgate/falcon"
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
@@ -26,6 +27,8 @@ type gateway struct {
 	log       *slog.Logger
 	certs     *certificates
 	directory *acl.Directory
+	issuer    *tokens.Issuer
+	verifier  *tokens.Verifier
 	store     *store.Store
 	drain     middleware.Drain
 	reloaded  prometheus.Gauge // when the configuration in use was loaded
@@ -63,6 +66,9 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	g.reloaded.SetToCurrentTime()
 	registry.MustRegister(directoryMetrics{g.directory}, g.reloaded)
 	if g.push, err = newPusher(cfg.Push, registry, log); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
+	if err := g.makeTokens(secret); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
 	g.readiness = newReadiness(cfg, g.directory, g.store, &g.drain)
@@ -138,13 +144,27 @@ func directoryDefaults(cfg Config) acl.Defaults {
 	}
 }
 
+// makeTokens makes what makes tokens and what verifies them.
+func (g *gateway) makeTokens(secret acl.Secret) error {
+	keys, err := tokens.DeriveKeys(g.cfg.JWT.Algorithm, secret)
+	if err != nil {
+		return err
+	}
+	realm := tokens.Realm{Issuer: g.cfg.JWT.Issuer, Audience: g.cfg.JWT.Audience}
+	g.issuer = &tokens.Issuer{Realm: realm, Keys: keys, Commands: store.Command}
+	g.verifier, err = tokens.NewVerifier(tokens.VerifierConfig{
+		Directory: g.directory, Realm: realm, Keys: keys, Trusted: g.cfg.JWT.trustedIssuers(), Log: g.log,
+	})
+	return err
+}
+
 // newAPIHandler puts the guards before the resources.
 func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	bytes := middleware.NewBytesInFlight(g.cfg.Limits.BytesInFlight)
 	limiter := middleware.NewLimiter(nil)
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
-		Authenticator:  g.directory,
+		Authenticator:  g.verifier,
 		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
 		Limiter:        limiter,
 		BytesInFlight:  bytes,
@@ -158,7 +178,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	})
 	engine := newEngine()
 	engine.Use(global...)
-	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command}
+	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer}
 	if g.cfg.ReadyzOnAPI {
 		resources.Ready = g.readiness.ready
 	}

@@ -65,6 +65,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	if g.cfg.Push.URL != "" {
 		group.Go(func() error { return g.push.Run(background) })
 	}
+	group.Go(func() error { return g.verifier.Run(background) })
 	group.Go(func() error { return g.certs.watch(background, certificatesEvery) })
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
 		api = quietListener{api}
