@@ -38,6 +38,7 @@ type Config struct {
 	Metrics  Metrics            `yaml:"metrics"`
 	Push     Push               `yaml:"push"`
 	Runtime  Runtime            `yaml:"runtime"`
+	Alerts   Alerts             `yaml:"alerts"`
 }
 
 // TLS is that of the API listener.
@@ -264,6 +265,41 @@ type Runtime struct {
 	GCPercent int `yaml:"gc_percent"`
 }
 
+// Alerts are the thresholds that the rules in deploy/prometheus compare with. The gateway exports them as
+// slotgate_alert_threshold, in the units of its metrics, and does nothing else with them.
+type Alerts struct {
+	// Share of all requests answered with 5xx, 0 to 1, above which SlotgateErrorRatio fires. 0.01 spends the month of a 99.9 % promise in three days.
+	ErrorRatio float64 `yaml:"error_ratio"`
+	// The same of one app on one route, for SlotgateAppErrorRatio. Higher, as a single caller's mistakes weigh more in it.
+	AppErrorRatio float64 `yaml:"app_error_ratio"`
+	// Time in seconds within which 99 % of an app's requests should be answered, for SlotgateAppLatency. Between the bounds of the buckets it is interpolated. As log.slow_ms.
+	AppLatencySeconds float64 `yaml:"app_latency_seconds"`
+	// The same of a route, all apps together, for SlotgateRouteLatency.
+	RouteLatencySeconds float64 `yaml:"route_latency_seconds"`
+	// Share of an app's requests refused by its limits, 0 to 1, for SlotgateQuotaRejections. One in five is no burst any more.
+	QuotaRejectionRatio float64 `yaml:"quota_rejection_ratio"`
+	// Refused authentications per second, of all gateways, for SlotgateAuthFailures. 5 are five peers at auth.failures_per_minute.
+	AuthFailuresPerSecond float64 `yaml:"auth_failures_per_second"`
+	// Seconds before the expiry of a key at which SlotgateKeyExpiring fires. A week, so that a working day lies in it.
+	KeyExpirySeconds float64 `yaml:"key_expiry_seconds"`
+	// Seconds before the expiry of a certificate at which SlotgateCertificateExpiring fires. Renewal is usually due at 30 days; 14 have missed it twice.
+	CertificateExpirySeconds float64 `yaml:"certificate_expiry_seconds"`
+	// Share of a cluster's commands refused because connections or queue were full, 0 to 1, for SlotgatePoolSaturated. 0.001 is the whole budget of a 99.9 % promise.
+	PoolSaturationRatio float64 `yaml:"pool_saturation_ratio"`
+	// Share of limits.bytes_in_flight in use, 0 to 1, for SlotgateBytesInFlight. At 1 requests are refused.
+	BytesInFlightRatio float64 `yaml:"bytes_in_flight_ratio"`
+	// Share of a gateway's descriptors in use, 0 to 1, for SlotgateDescriptors.
+	DescriptorRatio float64 `yaml:"descriptor_ratio"`
+	// Share of a Redis node's maxmemory in use, 0 to 1, for SlotgateNodeMemory. The last tenth is for the buffers of a replica that begins anew.
+	NodeMemoryRatio float64 `yaml:"node_memory_ratio"`
+	// Keys that a cluster evicts per second, for SlotgateEvictions. 0: fires at the first.
+	EvictionsPerSecond float64 `yaml:"evictions_per_second"`
+	// Bytes that a replica is behind, for SlotgateReplicaLag. 10 MiB are lost in a failover, and more than Redis' own backlog of 1 MiB holds.
+	ReplicaLagBytes float64 `yaml:"replica_lag_bytes"`
+	// Thresholds of one app, route or cluster, comma-separated in the environment: "app_error_ratio app=shop 0.2", "app_error_ratio app=shop route=/v1/mget 0.3", "node_memory_ratio cluster=cache 0.95". The most specific one holds.
+	Overrides []string `yaml:"overrides"`
+}
+
 // defaultCluster is the cluster of an app that names none.
 const defaultCluster = "default"
 
@@ -314,6 +350,23 @@ func defaultConfig() Config {
 		Metrics: Metrics{RedisPollMS: 60_000},
 		Push:    Push{StepS: 60, Chunk: 500},
 		Runtime: Runtime{GCPercent: 400},
+		Alerts: Alerts{
+			ErrorRatio:               0.01,
+			AppErrorRatio:            0.05,
+			AppLatencySeconds:        0.1,
+			RouteLatencySeconds:      0.1,
+			QuotaRejectionRatio:      0.2,
+			AuthFailuresPerSecond:    5,
+			KeyExpirySeconds:         7 * 86_400,
+			CertificateExpirySeconds: 14 * 86_400,
+			PoolSaturationRatio:      0.001,
+			BytesInFlightRatio:       0.9,
+			DescriptorRatio:          0.8,
+			NodeMemoryRatio:          0.9,
+			EvictionsPerSecond:       0,
+			ReplicaLagBytes:          10 << 20,
+			Overrides:                []string{},
+		},
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -212,6 +213,9 @@ func (l *loaded) printYAML(w io.Writer) error {
 }
 
 func yamlValue(s setting) (string, error) {
+	if s.Value.Kind() == reflect.Float64 {
+		return decimal(s.Value.Float()), nil
+	}
 	var node yaml.Node
 	if err := node.Encode(s.Value.Interface()); err != nil {
 		return "", err

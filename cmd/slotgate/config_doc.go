@@ -7,6 +7,7 @@ import (
 	"go/parser"
 	"go/token"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 )
@@ -84,10 +85,15 @@ func show(v reflect.Value) string {
 			return `""`
 		}
 		return "'" + redacted + "'"
+	case float64:
+		return decimal(x)
 	default:
 		return fmt.Sprint(x)
 	}
 }
+
+// decimal writes a number as people do: 10485760, not 1.048576e+07.
+func decimal(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) }
 
 // configTable is the README's table of settings.
 func configTable() string {

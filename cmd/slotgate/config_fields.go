@@ -146,6 +146,12 @@ func setValue(v reflect.Value, text []string) error {
 			return fmt.Errorf("%q is not a whole number; write digits only, the unit is in the setting's name", text[0])
 		}
 		v.SetInt(n)
+	case reflect.Float64:
+		n, err := strconv.ParseFloat(text[0], 64)
+		if err != nil {
+			return fmt.Errorf("%q is not a number; write for example 0.05, the unit is in the setting's name", text[0])
+		}
+		v.SetFloat(n)
 	default:
 		return errors.New("is a group of settings, not a value")
 	}

@@ -241,6 +241,11 @@ func TestEverySettingIsDocumentedAndBounded(t *testing.T) {
 				t.Errorf("%s has no bounds", s.Path)
 			}
 		}
+		if s.Value.Kind() == reflect.Float64 {
+			if _, err := thresholdNamed(strings.TrimPrefix(s.Path, "alerts.")); err != nil {
+				t.Errorf("%s has no bounds: %v", s.Path, err)
+			}
+		}
 	}
 	for path := range numberBounds {
 		if !numbers[path] {

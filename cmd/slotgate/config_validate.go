@@ -81,6 +81,7 @@ func (c Config) faults() faults {
 	v.jwt(c.JWT)
 	v.numbers(c)
 	v.relations(c)
+	v.alerts(c)
 	return faults(v)
 }
 
@@ -242,6 +243,29 @@ const leastPoll = 1000
 func (v *validation) metrics(m Metrics) {
 	if m.RedisPollMS > 0 && m.RedisPollMS < leastPoll {
 		v.fault("metrics.redis_poll_ms", "%d asks every Redis node too often; write %d or more, or 0 for never", m.RedisPollMS, leastPoll)
+	}
+}
+
+// alerts are faults of the thresholds, whose bounds stand in their own table.
+func (v *validation) alerts(c Config) {
+	for _, row := range thresholdTable {
+		if err := row.check(row.of(c.Alerts)); err != nil {
+			v.fault("alerts."+row.name, "%v", err)
+		}
+	}
+	seen := map[threshold]string{}
+	for _, text := range c.Alerts.Overrides {
+		t, err := parseThreshold(text)
+		if err != nil {
+			v.fault("alerts.overrides", "%q %v", text, err)
+			continue
+		}
+		key := t
+		key.value = 0
+		if first, twice := seen[key]; twice {
+			v.fault("alerts.overrides", "%q says the same as %q; keep one", text, first)
+		}
+		seen[key] = text
 	}
 }
 

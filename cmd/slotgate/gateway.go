@@ -52,7 +52,7 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 		return nil, err
 	}
 	registry := newRegistry()
-	registry.MustRegister(certificateExpiry{g.certs})
+	registry.MustRegister(certificateExpiry{g.certs}, newAlertThresholds(cfg.Alerts))
 	if g.store, err = openStore(cfg, secret, g.certs, registry, log); err != nil {
 		return nil, err
 	}

@@ -30,6 +30,7 @@ var (
 	ControlLastSuccess  = define("slotgate_control_last_success_timestamp_seconds", Gauge, "When the storage of apps and keys last answered; 0 = never.")
 	CertificateExpiry   = define("slotgate_certificate_expiry_timestamp_seconds", Gauge, "When the certificate in use expires: of the listeners api and admin, and the one shown to a cluster as cluster-NAME.", "listener")
 	ConfigReloadSuccess = define("slotgate_config_reload_success_timestamp_seconds", Gauge, "When the configuration in use was loaded.")
+	AlertThreshold      = define("slotgate_alert_threshold", Gauge, "Value from which an alert fires, from the settings under alerts. An empty label holds for all that have no value of their own.", "alert", "app", "route", "cluster")
 )
 
 // What is pushed to an Open-Falcon or Nightingale agent.
