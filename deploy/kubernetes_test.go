@@ -127,9 +127,10 @@ func probesAskWhatExists(t *testing.T, all objects, _ deployment, c container) {
 			continue
 		}
 		var monitor struct {
+			JobLabel            string                        `yaml:"jobLabel"`
 			PodMetricsEndpoints []struct{ Port, Path string } `yaml:"podMetricsEndpoints"`
 		}
-		if err := o.Spec.Decode(&monitor); err != nil || monitor.PodMetricsEndpoints[0].Port != "admin" {
+		if err := o.Spec.Decode(&monitor); err != nil || monitor.PodMetricsEndpoints[0].Port != "admin" || monitor.JobLabel != "app.kubernetes.io/name" {
 			t.Fatalf("the PodMonitor scrapes %v (%v)", monitor, err)
 		}
 		if got := status("http://" + admin + monitor.PodMetricsEndpoints[0].Path); got != 200 {
