@@ -69,9 +69,20 @@ type service struct {
 	Environment map[string]string
 	Secrets     []string
 	Volumes     []string
-	DependsOn   map[string]struct{ Condition string } `yaml:"depends_on"`
+	DependsOn   waits `yaml:"depends_on"`
 	Networks    yaml.Node
 	StopGrace   string `yaml:"stop_grace_period"`
+}
+
+// waits is on which services one waits, and for what; the short form is a list and waits for their start.
+type waits map[string]struct{ Condition string }
+
+// UnmarshalYAML takes both forms.
+func (w *waits) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.SequenceNode {
+		return nil
+	}
+	return n.Decode((*map[string]struct{ Condition string })(w))
 }
 
 type compose struct {
