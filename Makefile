@@ -11,7 +11,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs clients tour clean
+.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients tour clean
 .PHONY: contract contract-long lint-openapi breaking released
 .PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
@@ -54,6 +54,9 @@ staticcheck: ## the part of lint that CI runs
 docs: ## bring the README's table of settings and the table of metrics up to date
 	go test ./cmd/slotgate -run Readme -update -count=1
 	go test ./store/metric -run Table -update -count=1
+
+queries: ## compare what rules and dashboards ask for with deploy/metrics.md
+	go -C deploy/prometheus/promql test ./...
 
 clients: ## generate Go, Python, TypeScript and Java clients from the document and run the tour with them
 	deploy/clients/run
