@@ -32,8 +32,7 @@ var foreign = map[string][]string{
 
 // notBuilt are metrics of which the rules speak before the gateway has them.
 var notBuilt = map[string][]string{
-	"slotgate_config_last_reload_successful":        {},
-	"slotgate_certificate_expiry_timestamp_seconds": {"listener"},
+	"slotgate_config_last_reload_successful": {},
 }
 
 // ofScrapes are labels that Prometheus adds to every series.
