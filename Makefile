@@ -56,7 +56,7 @@ docs: ## bring the README's table of settings and the table of metrics up to dat
 	go test ./store/metric -run Table -update -count=1
 
 queries: ## compare what rules and dashboards ask for with deploy/metrics.md
-	go -C deploy/prometheus/promql test ./...
+	go -C deploy/prometheus/promql test -count=1 ./...
 
 clients: ## generate Go, Python, TypeScript and Java clients from the document and run the tour with them
 	deploy/clients/run
