@@ -27,6 +27,7 @@ var (
 	ErrReadOnly = errors.New("acl: storage is read-only")                        // a file; the error is a *ReadOnlyError
 	ErrExists   = errors.New("acl: already exists")                              // id or namespace taken, by a deleted app too
 	ErrNotFound = errors.New("acl: not found")                                   // or deleted
+	ErrInUse    = errors.New("acl: still in use")                                // a cluster with apps on it
 	ErrConflict = errors.New("acl: changed by somebody else meanwhile")          // read again, then decide again
 	ErrNewer    = errors.New("acl: written by a newer version of slotgate")      // change it with that version
 	ErrUnknown  = errors.New("acl: it is not known whether the change was made") // look before repeating

@@ -23,6 +23,16 @@ type Admin struct {
 	// Commands tells the class of a named command, so that `commands:GET` can be recognised as part of `strings:read` and a
 	// misspelt command is refused. Nil does without: a key may then be given only commands its app is given by name.
 	Commands CommandTable
+	// By is who makes the changes, for the audit.
+	By string
+	// Clusters are those of the configuration. A new app must be on one of them or on a stored one; nil does not look.
+	Clusters []string
+}
+
+// apply stamps a change and makes it.
+func (a *Admin) apply(ctx context.Context, c Change) error {
+	c.At, c.By = a.now(), a.By
+	return a.Storage.Apply(ctx, c)
 }
 
 // List gives everything stored, tombstones and revoked keys included.
@@ -50,7 +60,8 @@ func (a *Admin) CreateApp(ctx context.Context, app App) (*App, error) {
 	if err := errors.Join(app.Validate(), a.knownCommands(app.Permissions, nil)); err != nil {
 		return nil, err
 	}
-	err := a.Storage.Apply(ctx, Change{Op: OpCreateApp, App: &app, At: a.now()})
+	elsewhere := a.Clusters != nil && !slices.Contains(a.Clusters, app.Cluster)
+	err := a.apply(ctx, Change{Op: OpCreateApp, App: &app, StoredCluster: elsewhere})
 	return stored(&app, &app.Revision, err)
 }
 
@@ -85,11 +96,11 @@ func (a *Admin) changeApp(ctx context.Context, op Op, id string, edit func(*App)
 		app := was.clone()
 		edit(app)
 		app.CreatedAt, app.Revision, app.ExpiresAt = was.CreatedAt, was.Revision, inUTC(app.ExpiresAt)
-		c := Change{Op: op, App: app, At: a.now()}
+		c := Change{Op: op, App: app}
 		if err := errors.Join(c.Validate(), c.CheckApp(was), a.knownCommands(app.Permissions, was.Permissions)); err != nil {
 			return nil, err
 		}
-		if err = a.Storage.Apply(ctx, c); !errors.Is(err, ErrConflict) {
+		if err = a.apply(ctx, c); !errors.Is(err, ErrConflict) {
 			return stored(app, &app.Revision, err)
 		}
 	}
@@ -119,7 +130,7 @@ func (a *Admin) CreateKey(ctx context.Context, app string, o KeyOptions) (token 
 	if err != nil {
 		return "", nil, err
 	}
-	err = a.Storage.Apply(ctx, Change{Op: OpCreateKey, Key: key, At: now})
+	err = a.apply(ctx, Change{Op: OpCreateKey, Key: key})
 	if key, err = stored(key, &key.Revision, err); key == nil {
 		return "", nil, err
 	}
@@ -143,7 +154,7 @@ func (a *Admin) RevokeKey(ctx context.Context, id string) (*Key, error) {
 		}
 		now, key := a.now(), *was
 		key.RevokedAt = &now
-		if err = a.Storage.Apply(ctx, Change{Op: OpUpdateKey, Key: &key, At: now}); !errors.Is(err, ErrConflict) {
+		if err = a.apply(ctx, Change{Op: OpUpdateKey, Key: &key}); !errors.Is(err, ErrConflict) {
 			return stored(&key, &key.Revision, err)
 		}
 	}

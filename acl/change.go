@@ -17,14 +17,27 @@ const (
 	OpDeleteApp Op = "delete_app" // App carries State Deleted; the storage revokes the app's keys with it
 	OpCreateKey Op = "create_key" // ErrNotFound when the app is missing or deleted
 	OpUpdateKey Op = "update_key"
+	OpRotateKey Op = "rotate_key" // Key is the new one, Old the one it replaces, edited
+
+	OpCreateCluster Op = "create_cluster"
+	OpUpdateCluster Op = "update_cluster"
+	OpDeleteCluster Op = "delete_cluster" // ErrInUse while an app is on it; nothing of it is kept, and its name is free
 )
 
-// A Change is one atomic step. App is set for the operations on apps, Key for those on keys.
+// A Change is one atomic step. App is set for the operations on apps, Key for those on keys, Old only for a rotation, Cluster for
+// those on clusters.
 type Change struct {
-	Op  Op
-	App *App
-	Key *Key
-	At  time.Time // when it was decided
+	Op      Op
+	App     *App
+	Key     *Key
+	Old     *Key
+	Cluster *Cluster
+	At      time.Time // when it was decided
+	By      string    // who decided; the storage writes it to its audit together with the change, or refuses the change
+	// StoredCluster says of a new app that its cluster is none of the configuration, so it must be stored.
+	StoredCluster bool
+
+	whole Op // of a part: the operation it is a part of
 }
 
 // Validate reports what is wrong with the change in itself, whatever is stored. What is wrong with an edited entry is for CheckApp and
@@ -32,7 +45,7 @@ type Change struct {
 func (c Change) Validate() error {
 	switch c.Op {
 	case OpCreateApp, OpUpdateApp, OpDeleteApp:
-		if c.App == nil || c.Key != nil {
+		if c.App == nil || c.Key != nil || c.Cluster != nil {
 			return fmt.Errorf("acl: %s needs an app and nothing else", c.Op)
 		}
 		if (c.App.State == Deleted) != (c.Op == OpDeleteApp) {
@@ -42,12 +55,20 @@ func (c Change) Validate() error {
 			return c.App.Validate()
 		}
 		return nil
-	case OpCreateKey, OpUpdateKey:
-		if c.Key == nil || c.App != nil {
-			return fmt.Errorf("acl: %s needs a key and nothing else", c.Op)
+	case OpCreateKey, OpUpdateKey, OpRotateKey:
+		if c.Key == nil || c.App != nil || c.Cluster != nil || (c.Old != nil) != (c.Op == OpRotateKey) {
+			return fmt.Errorf("acl: %s needs a key, a rotation the old one too, and nothing else", c.Op)
 		}
-		if c.Op == OpCreateKey {
-			return c.Key.Validate()
+		if c.Op == OpUpdateKey {
+			return nil
+		}
+		return c.Key.Validate()
+	case OpCreateCluster, OpUpdateCluster, OpDeleteCluster:
+		if c.Cluster == nil || c.App != nil || c.Key != nil {
+			return fmt.Errorf("acl: %s needs a cluster and nothing else", c.Op)
+		}
+		if c.Op == OpCreateCluster {
+			return c.Cluster.Validate()
 		}
 		return nil
 	}
@@ -75,7 +96,19 @@ func (c Change) CheckApp(stored *App) error {
 	return errors.Join(sameForEver(stored, c.App), introduced(stored.Validate(), c.App.Validate()))
 }
 
-// CheckKey does for keys what CheckApp does for apps; app is the stored app of the key.
+// Parts gives the two steps of a rotation, or the change itself: what CheckKey is to be asked about.
+func (c Change) Parts() []Change {
+	if c.Op != OpRotateKey {
+		return []Change{c}
+	}
+	c.whole = c.Op
+	create, update := c, c
+	create.Op, create.Old = OpCreateKey, nil
+	update.Op, update.Key, update.Old = OpUpdateKey, c.Old, nil
+	return []Change{create, update}
+}
+
+// CheckKey does for keys what CheckApp does for apps; app is the stored app of the key. A rotation is asked about in its Parts.
 func (c Change) CheckKey(app *App, stored *Key) error {
 	id := c.Key.ID
 	switch {

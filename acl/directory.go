@@ -30,6 +30,7 @@ type Directory struct {
 	defaults Defaults
 	log      *slog.Logger
 	now      func() time.Time
+	clusters func(map[string]*Cluster) // told of the stored clusters; may be nil
 
 	current   atomic.Pointer[table]
 	loading   sync.Mutex // one load at a time, so that an older set never replaces a newer one
@@ -40,6 +41,10 @@ type Directory struct {
 func NewDirectory(storage Storage, secret Secret, defaults Defaults, log *slog.Logger, clock func() time.Time) *Directory {
 	return &Directory{storage: storage, mac: newTokenMAC(secret), defaults: defaults, log: log, now: clock}
 }
+
+// OnClusters has f called with the stored clusters of every set that is loaded, before its apps are in use, so that a new app finds its
+// cluster. f is called by one goroutine at a time and must not wait for a connection. Call it before Refresh and Run.
+func (d *Directory) OnClusters(f func(map[string]*Cluster)) { d.clusters = f }
 
 // Ready says whether a set was ever loaded. It never becomes false again.
 func (d *Directory) Ready() bool { return d.current.Load() != nil }
@@ -110,7 +115,11 @@ func (d *Directory) Refresh(ctx context.Context) error {
 	if old != nil && set.Version != "" && old.version == set.Version {
 		return nil
 	}
-	d.current.Store(d.build(ctx, set, old))
+	next := d.build(ctx, set, old)
+	if d.clusters != nil {
+		d.clusters(set.Clusters)
+	}
+	d.current.Store(next)
 	d.log.InfoContext(ctx, "apps and keys loaded", "version", set.Version, "apps", len(set.Apps), "keys", len(set.Keys))
 	return nil
 }

@@ -141,7 +141,7 @@ func (f *File) Watch(ctx context.Context, changed func()) error {
 	}
 }
 
-// Apply changes nothing. A change that could be made is answered with the YAML that makes it, in a *ReadOnlyError.
+// Apply changes nothing but the audit. A change that could be made is answered with the YAML that makes it, in a *ReadOnlyError.
 func (f *File) Apply(ctx context.Context, c Change) error {
 	set, err := f.Load(ctx)
 	if err != nil {
@@ -154,6 +154,9 @@ func (f *File) Apply(ctx context.Context, c Change) error {
 	if err != nil {
 		return err
 	}
+	if err := f.record(set, c); err != nil {
+		return err
+	}
 	return &ReadOnlyError{Path: f.path, YAML: text}
 }
 
@@ -162,10 +165,22 @@ func checkOn(set *Set, c Change) error {
 		return err
 	}
 	if c.Key != nil {
-		return c.CheckKey(set.Apps[c.Key.App], set.Keys[c.Key.ID])
+		var all faults
+		for _, part := range c.Parts() {
+			if err := part.CheckKey(set.Apps[part.Key.App], set.Keys[part.Key.ID]); err != nil {
+				all = append(all, err)
+			}
+		}
+		return all.join()
+	}
+	if c.Cluster != nil {
+		return c.CheckCluster(set.Clusters[c.Cluster.Name], set.ClusterUsers(c.Cluster.Name))
 	}
 	if err := c.CheckApp(set.Apps[c.App.ID]); err != nil {
 		return err
+	}
+	if c.StoredCluster && set.Clusters[c.App.Cluster] == nil {
+		return NoCluster(c.App.Cluster)
 	}
 	for id, other := range set.Apps {
 		if c.Op == OpCreateApp && other.Namespace == c.App.Namespace {
@@ -178,15 +193,25 @@ func checkOn(set *Set, c Change) error {
 func yamlOf(c Change) (string, error) {
 	var body fileBody
 	list, id := "apps", ""
-	if c.Key != nil {
+	switch {
+	case c.Op == OpDeleteCluster:
+		return fmt.Sprintf("# remove the entry %s from the list under clusters\n", c.Cluster.Name), nil
+	case c.Cluster != nil:
+		list, id, body.Clusters = "clusters", c.Cluster.Name, []Cluster{*c.Cluster}
+	case c.Old != nil:
+		list, id, body.Keys = "keys", c.Old.ID, []Key{*c.Key, *c.Old}
+	case c.Key != nil:
 		list, id, body.Keys = "keys", c.Key.ID, []Key{*c.Key}
-	} else {
+	default:
 		id, body.Apps = c.App.ID, []App{*c.App}
 	}
 	var text bytes.Buffer
-	if c.Op == OpCreateApp || c.Op == OpCreateKey {
+	switch c.Op {
+	case OpCreateApp, OpCreateKey, OpCreateCluster:
 		fmt.Fprintf(&text, "# add the entry to the list under %s\n", list)
-	} else {
+	case OpRotateKey:
+		fmt.Fprintf(&text, "# in the list under %s, add the first entry and replace %s by the second\n", list, id)
+	default:
 		fmt.Fprintf(&text, "# replace the entry %s in the list under %s\n", id, list)
 	}
 	if err := body.write(&text); err != nil {

@@ -82,6 +82,9 @@ func TestBustedFiles(t *testing.T) {
 		"key_hash":              {"line 6: hash:", "64"},
 		"key_permissions_empty": {"line 7: permissions:", "leave it out"},
 		"key_permissions_none":  {"line 7: permissions:", "leave it out"},
+		"cluster_twice":         {"line 3: name:", "twice"},
+		"cluster_address":       {"line 3: addrs[1]:", "host:port"},
+		"cluster_password":      {"line 4: field password is not known here"},
 		"key_asks_for_more":     {"line 7: permissions:", "hashes:read"},
 	} {
 		path := "testdata/busted_" + name + ".yaml"
@@ -100,8 +103,8 @@ func TestBustedFiles(t *testing.T) {
 		}
 	}
 	files, _ := filepath.Glob("testdata/busted_*.yaml")
-	if len(files) != 23 {
-		t.Errorf("%d busted files, 23 of them tested", len(files))
+	if len(files) != 26 {
+		t.Errorf("%d busted files, 26 of them tested", len(files))
 	}
 }
 
@@ -240,9 +243,16 @@ func (p pasted) Apply(ctx context.Context, c acl.Change) error {
 	if err := errors.Join(yaml.Unmarshal(old, &body), yaml.Unmarshal([]byte(paste.YAML), &patch)); err != nil {
 		return err
 	}
+	if c.Op == acl.OpDeleteCluster {
+		body["clusters"] = slices.DeleteFunc(body["clusters"], func(old map[string]any) bool { return old["name"] == c.Cluster.Name })
+	}
 	for list, entries := range patch {
+		id := "id"
+		if list == "clusters" {
+			id = "name"
+		}
 		for _, entry := range entries {
-			body[list] = slices.DeleteFunc(body[list], func(old map[string]any) bool { return old["id"] == entry["id"] })
+			body[list] = slices.DeleteFunc(body[list], func(old map[string]any) bool { return old[id] == entry[id] })
 			body[list] = append(body[list], entry)
 		}
 	}

@@ -15,8 +15,9 @@ import (
 
 // fileBody is what the file holds.
 type fileBody struct {
-	Apps []App `yaml:"apps,omitempty"`
-	Keys []Key `yaml:"keys,omitempty"`
+	Clusters []Cluster `yaml:"clusters,omitempty"`
+	Apps     []App     `yaml:"apps,omitempty"`
+	Keys     []Key     `yaml:"keys,omitempty"`
 }
 
 func (b *fileBody) write(w io.Writer) error {
@@ -31,10 +32,13 @@ func parseFile(data []byte) (*Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := fileCheck{set: &Set{Apps: map[string]*App{}, Keys: map[string]*Key{}}, namespaces: map[string]string{}}
+	c := fileCheck{set: &Set{Apps: map[string]*App{}, Keys: map[string]*Key{}, Clusters: map[string]*Cluster{}}, namespaces: map[string]string{}}
 	if len(body.Apps) == 0 && valueOf(root, "apps") == nil {
 		// A file cut short must not log everybody out; nobody meaning to have no apps finds this hard to write.
 		c.fault(root, &Fault{Field: "apps", Detail: "is missing; write apps: [] to have none"})
+	}
+	for i := range body.Clusters {
+		c.cluster(item(root, "clusters", i), &body.Clusters[i])
 	}
 	for i := range body.Apps {
 		app := body.Apps[i].WithDefaults()
@@ -127,6 +131,14 @@ type fileCheck struct {
 	faults
 	set        *Set
 	namespaces map[string]string
+}
+
+func (c *fileCheck) cluster(node *yaml.Node, cluster *Cluster) {
+	c.each(node, cluster.Validate())
+	if c.set.Clusters[cluster.Name] != nil {
+		c.fault(node, &Fault{Field: "name", Detail: fmt.Sprintf("cluster %q is here twice; names are unique", cluster.Name)})
+	}
+	c.set.Clusters[cluster.Name] = cluster
 }
 
 func (c *fileCheck) app(node *yaml.Node, app *App) {

@@ -180,6 +180,9 @@ func (k *Key) Validate() error {
 		f.add("permissions", "is empty; leave it out for the app's permissions, or name those the key has")
 	}
 	validatePermissions(&f, k.Permissions)
+	if k.ReplacedBy != "" && (!keyIDPattern.MatchString(k.ReplacedBy) || k.ReplacedBy == k.ID) {
+		f.add("replaced_by", "%q is not the id of another key; leave it out for a key that was not rotated", k.ReplacedBy)
+	}
 	if k.ExpiresAt != nil && !k.CreatedAt.IsZero() && !k.ExpiresAt.After(k.CreatedAt) {
 		f.add("expires_at", "must be after created_at")
 	}

@@ -35,6 +35,12 @@ func (s Suite) Run(t *testing.T) {
 	t.Run("an edit keeps what stored keys depend on", s.editKeeps)
 	t.Run("an app is suspended, resumed and deleted", s.lifeOfApp)
 	t.Run("a key belongs to a living app", s.keys)
+	t.Run("a key is rotated with an overlap", s.rotation)
+	t.Run("a rotation that cannot be is refused", s.refusedRotations)
+	t.Run("a cluster is added, changed and removed when nobody is on it", s.clusters)
+	t.Run("a bad cluster is refused", s.refusedClusters)
+	t.Run("a directory follows the clusters", s.clustersFollow)
+	t.Run("every change is told with who, before and after", s.audit)
 	t.Run("the version says whether anything changed", s.version)
 	t.Run("a change is announced, and watching ends with its context", s.watch)
 	t.Run("a directory follows", s.directory)
@@ -62,6 +68,14 @@ func Secret(t testing.TB) acl.Secret {
 // Admin makes changes to a storage, at Start.
 func Admin(t testing.TB, s acl.Storage) *acl.Admin {
 	return &acl.Admin{Storage: s, Secret: Secret(t), Clock: func() time.Time { return Start }}
+}
+
+// directoryAt is a directory over the storage, loaded once, whose clock stands still.
+func directoryAt(t *testing.T, storage acl.Storage, now time.Time) *acl.Directory {
+	t.Helper()
+	d := acl.NewDirectory(storage, Secret(t), acl.Defaults{}, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	check(t, d.Refresh(t.Context()))
+	return d
 }
 
 // Eventually polls until ok or the deadline.

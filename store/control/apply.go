@@ -3,9 +3,11 @@ package control
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,9 +20,9 @@ import (
 const applyTries = 5
 
 // A step sets one field of one hash, provided that it still has the value it was planned on. An empty was means absent; an empty will
-// leaves the field alone and only checks it.
+// leaves the field alone and only checks it, removed takes it away.
 type step struct {
-	hash             int // 1 apps, 2 keys, 3 namespaces: the position in scriptKeys
+	hash             int // the position in scriptKeys
 	field, was, will string
 }
 
@@ -28,9 +30,34 @@ const (
 	inApps = iota + 1
 	inKeys
 	inNamespaces
+	_ // the version
+	inClusters
 )
 
-var scriptKeys = []string{appsKey, keysKey, namespacesKey, versionKey}
+// removed is no JSON, so nothing that is stored reads like it.
+const removed = "-"
+
+var scriptKeys = []string{appsKey, keysKey, namespacesKey, versionKey, clustersKey, auditKey}
+
+// A plan is what a change does: all of its steps or none, and what the audit says of it. A version is the one that must still be
+// stored, for a change that depends on more than its steps; "" leaves it open.
+type plan struct {
+	steps   []step
+	audit   []string
+	version string
+}
+
+// record adds what the audit says of a part of the change.
+func (p *plan) record(c acl.Change, stored any, revoked int) error {
+	entry, err := c.Record(stored)
+	if err != nil {
+		return err
+	}
+	entry.RevokedKeys = revoked
+	line, err := json.Marshal(entry)
+	p.audit = append(p.audit, string(line))
+	return err
+}
 
 // Apply reads what the change depends on, checks it, and writes it in one script that does nothing if any of it changed meanwhile.
 // The script is sent once. If its answer is lost, the entries are read again: the error is acl.ErrUnknown only if they do not show
@@ -42,12 +69,12 @@ func (r *Redis) Apply(ctx context.Context, c acl.Change) error {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	for range applyTries {
-		steps, err := r.plan(ctx, c)
+		p, err := r.plan(ctx, c)
 		if err != nil {
 			return err
 		}
-		done, err := r.swap(ctx, steps)
-		if errors.Is(err, acl.ErrUnknown) && r.shows(ctx, steps) {
+		done, err := r.swap(ctx, p)
+		if errors.Is(err, acl.ErrUnknown) && r.shows(ctx, p.steps[0]) {
 			return nil
 		}
 		if err != nil {
@@ -60,47 +87,111 @@ func (r *Redis) Apply(ctx context.Context, c acl.Change) error {
 	return acl.ErrConflict
 }
 
-func (r *Redis) plan(ctx context.Context, c acl.Change) ([]step, error) {
-	if c.Key != nil {
-		return r.planKey(ctx, c)
+func (r *Redis) plan(ctx context.Context, c acl.Change) (*plan, error) {
+	p := new(plan)
+	switch {
+	case c.Cluster != nil:
+		return p, r.planCluster(ctx, c, p)
+	case c.App != nil:
+		return p, r.planApp(ctx, c, p)
 	}
-	return r.planApp(ctx, c)
+	for _, part := range c.Parts() {
+		if err := r.planKey(ctx, part, p); err != nil {
+			return nil, err
+		}
+	}
+	return p, nil
 }
 
-func (r *Redis) planApp(ctx context.Context, c acl.Change) ([]step, error) {
+func (r *Redis) planApp(ctx context.Context, c acl.Change, p *plan) error {
 	was, owner, err := r.readTwo(ctx, appsKey, c.App.ID, namespacesKey, c.App.Namespace)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	stored, err := decodeStored(was, decodeApp)
 	if err != nil {
-		return nil, fmt.Errorf("app %q: %w", c.App.ID, err)
+		return fmt.Errorf("app %q: %w", c.App.ID, err)
 	}
 	if err := c.CheckApp(stored); err != nil {
-		return nil, err
+		return err
 	}
 	will, err := encodeApp(*c.App, was)
 	if err != nil {
-		return nil, fmt.Errorf("app %q: %w", c.App.ID, err)
+		return fmt.Errorf("app %q: %w", c.App.ID, err)
 	}
-	steps := []step{{inApps, c.App.ID, was, will}}
+	p.steps = append(p.steps, step{inApps, c.App.ID, was, will})
+	revoked := 0
 	switch {
 	case c.Op == acl.OpCreateApp && owner != "":
-		return nil, acl.NamespaceTaken(c.App.Namespace, owner)
+		return acl.NamespaceTaken(c.App.Namespace, owner)
 	case c.Op == acl.OpCreateApp:
-		return append(steps, step{inNamespaces, c.App.Namespace, "", c.App.ID}), nil
+		p.steps = append(p.steps, step{inNamespaces, c.App.Namespace, "", c.App.ID})
+		err = r.planStoredCluster(ctx, c, p)
 	case c.Op == acl.OpDeleteApp:
-		return r.planRevokes(ctx, c, steps)
+		revoked, err = r.planRevokes(ctx, c, p)
 	}
-	return steps, nil
+	return errors.Join(err, p.record(c, before(stored), revoked))
+}
+
+// planStoredCluster makes a new app depend on its cluster, so that the cluster is not removed at the same moment.
+func (r *Redis) planStoredCluster(ctx context.Context, c acl.Change, p *plan) error {
+	if !c.StoredCluster {
+		return nil
+	}
+	cluster, err := r.client.HGet(ctx, clustersKey, c.App.Cluster).Result()
+	switch {
+	case errors.Is(err, redis.Nil):
+		return acl.NoCluster(c.App.Cluster)
+	case err != nil:
+		return fmt.Errorf("reading clusters from Redis: %w", err)
+	}
+	p.steps = append(p.steps, step{hash: inClusters, field: c.App.Cluster, was: cluster})
+	return nil
+}
+
+// planCluster changes a cluster. Removing one depends on every app, and so on the version.
+func (r *Redis) planCluster(ctx context.Context, c acl.Change, p *plan) error {
+	name := c.Cluster.Name
+	was, err := r.client.HGet(ctx, clustersKey, name).Result()
+	if notNil(err) != nil {
+		return fmt.Errorf("reading clusters from Redis: %w", err)
+	}
+	stored, err := decodeStored(was, decodeCluster)
+	if err != nil {
+		return fmt.Errorf("cluster %q: %w", name, err)
+	}
+	var users []string
+	will := removed
+	if c.Op == acl.OpDeleteCluster {
+		set, err := r.Load(ctx)
+		if err != nil {
+			return err
+		}
+		p.version, users = set.Version, set.ClusterUsers(name)
+	} else if will, err = encodeCluster(*c.Cluster, was); err != nil {
+		return fmt.Errorf("cluster %q: %w", name, err)
+	}
+	if err := c.CheckCluster(stored, users); err != nil {
+		return err
+	}
+	p.steps = append(p.steps, step{inClusters, name, was, will})
+	return p.record(c, before(stored), 0)
+}
+
+// before keeps a missing entry from becoming a nil pointer with a type, which the audit would take for an entry.
+func before[T any](stored *T) any {
+	if stored == nil {
+		return nil
+	}
+	return stored
 }
 
 // planRevokes closes the keys of a deleted app. A key that cannot be read or rewritten here is left as it is: with its app deleted it
 // opens nothing.
-func (r *Redis) planRevokes(ctx context.Context, c acl.Change, steps []step) ([]step, error) {
+func (r *Redis) planRevokes(ctx context.Context, c acl.Change, p *plan) (revoked int, err error) {
 	keys, err := r.client.HGetAll(ctx, keysKey).Result()
 	if err != nil {
-		return nil, fmt.Errorf("reading keys from Redis: %w", err)
+		return 0, fmt.Errorf("reading keys from Redis: %w", err)
 	}
 	at := c.At.UTC()
 	for id, was := range keys {
@@ -110,38 +201,39 @@ func (r *Redis) planRevokes(ctx context.Context, c acl.Change, steps []step) ([]
 		}
 		key.RevokedAt = &at
 		if will, err := encodeKey(*key, was); err == nil {
-			steps = append(steps, step{inKeys, id, was, will})
+			p.steps = append(p.steps, step{inKeys, id, was, will})
+			revoked++
 		}
 	}
-	return steps, nil
+	return revoked, nil
 }
 
-func (r *Redis) planKey(ctx context.Context, c acl.Change) ([]step, error) {
+func (r *Redis) planKey(ctx context.Context, c acl.Change, p *plan) error {
 	app, was, err := r.readTwo(ctx, appsKey, c.Key.App, keysKey, c.Key.ID)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	// A damaged app matters to a new key only: revoking one must work whatever became of the app.
 	owner, err := decodeStored(app, decodeApp)
 	if err != nil && c.Op == acl.OpCreateKey {
-		return nil, fmt.Errorf("app %q: %w", c.Key.App, err)
+		return fmt.Errorf("app %q: %w", c.Key.App, err)
 	}
 	stored, err := decodeStored(was, func(raw string) (*acl.Key, error) { return decodeKey(raw, "") })
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w", c.Key.ID, err)
+		return fmt.Errorf("key %q: %w", c.Key.ID, err)
 	}
 	if err := c.CheckKey(owner, stored); err != nil {
-		return nil, err
+		return err
 	}
 	will, err := encodeKey(*c.Key, was)
 	if err != nil {
-		return nil, fmt.Errorf("key %q: %w", c.Key.ID, err)
+		return fmt.Errorf("key %q: %w", c.Key.ID, err)
 	}
-	steps := []step{{inKeys, c.Key.ID, was, will}}
+	p.steps = append(p.steps, step{inKeys, c.Key.ID, was, will})
 	if c.Op == acl.OpCreateKey {
-		steps = append(steps, step{hash: inApps, field: c.Key.App, was: app})
+		p.steps = append(p.steps, step{hash: inApps, field: c.Key.App, was: app})
 	}
-	return steps, nil
+	return p.record(c, before(stored), 0)
 }
 
 func decodeStored[T any](raw string, decode func(string) (*T, error)) (*T, error) {
@@ -175,35 +267,60 @@ func notNil(err error) error {
 	return err
 }
 
-// swapSource checks every step before it writes the first, so it writes all or nothing. A failing PUBLISH (a Redis user without the
-// channel) must not turn a change that was made into an error: the polls bring it round.
-const swapSource = `
-local first = 3
+// swapSource checks every step before it writes the first, so it writes all or nothing. The audit comes first: should Redis refuse it,
+// nothing else is written. A failing PUBLISH (a Redis user without the channel) must not turn a change that was made into an error: the
+// polls bring it round.
+var swapSource = `
+local lines = tonumber(ARGV[4])
+local first = 5 + lines
+local old = redis.call('GET', KEYS[4]) or ''
+if ARGV[3] ~= '' and ARGV[3] ~= old then return '' end
 for i = first, #ARGV, 4 do
   local is = redis.call('HGET', KEYS[tonumber(ARGV[i])], ARGV[i + 1]) or ''
   if is ~= ARGV[i + 2] then return '' end
 end
-for i = first, #ARGV, 4 do
-  if ARGV[i + 3] ~= '' then redis.call('HSET', KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 3]) end
+for i = 5, first - 1 do
+  local answer = redis.pcall('LPUSH', KEYS[6], ARGV[i])
+  if type(answer) == 'table' and answer.err then return redis.error_reply('` + auditRefused + ` ' .. answer.err) end
 end
-local count = string.match(redis.call('GET', KEYS[4]) or '', '^%d+') or '0'
+redis.call('LTRIM', KEYS[6], 0, ` + maxAudit + ` - 1)
+for i = first, #ARGV, 4 do
+  local key, field, will = KEYS[tonumber(ARGV[i])], ARGV[i + 1], ARGV[i + 3]
+  if will == '-' then
+    redis.call('HDEL', key, field)
+  elseif will ~= '' then
+    redis.call('HSET', key, field, will)
+  end
+end
+local count = string.match(old, '^%d+') or '0'
 local version = string.format('%d', tonumber(count) + 1) .. '-' .. ARGV[2]
 redis.call('SET', KEYS[4], version)
 redis.pcall('PUBLISH', ARGV[1], version)
 return version
 `
 
+// auditRefused begins the script's answer when it could not write the audit and therefore wrote nothing.
+const auditRefused = "AUDITREFUSED"
+
+var maxAudit = strconv.Itoa(acl.MaxAudit)
+
 var swapHash = redis.NewScript(swapSource).Hash()
 
 // swap says whether the steps were made; false is that something had changed and nothing was done.
-func (r *Redis) swap(ctx context.Context, steps []step) (bool, error) {
-	args := []any{changesChannel, rand.Text()[:8]}
-	for _, s := range steps {
+func (r *Redis) swap(ctx context.Context, p *plan) (bool, error) {
+	args := []any{changesChannel, rand.Text()[:8], storedVersion(p.version), len(p.audit)}
+	for _, line := range p.audit {
+		args = append(args, line)
+	}
+	for _, s := range p.steps {
 		args = append(args, s.hash, s.field, s.was, s.will)
 	}
 	version, err := r.once(ctx, "evalsha", swapHash, args)
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
 		version, err = r.once(ctx, "eval", swapSource, args)
+	}
+	if redis.HasErrorPrefix(err, auditRefused) {
+		return false, fmt.Errorf("the audit cannot be written, so nothing is changed: %w", err)
 	}
 	if err != nil {
 		return false, classify(err)
@@ -245,11 +362,13 @@ func classify(err error) error {
 	return errors.Join(acl.ErrUnknown, err)
 }
 
-// shows looks whether the entries are as the steps leave them.
-func (r *Redis) shows(ctx context.Context, steps []step) bool {
+// shows looks whether the entry is as the step leaves it.
+func (r *Redis) shows(ctx context.Context, s step) bool {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second) // the caller's time may have run out just now
 	defer cancel()
-	s := steps[0]
 	is, err := r.client.HGet(ctx, scriptKeys[s.hash-1], s.field).Result()
+	if errors.Is(err, redis.Nil) {
+		return s.will == removed
+	}
 	return err == nil && is == s.will
 }

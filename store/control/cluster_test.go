@@ -19,7 +19,7 @@ func emptied(t *testing.T) *localcluster.Cluster {
 	cluster := clustertest.Shared(t)
 	c := newClient(t, cluster.Addrs()...)
 	if err := c.Del(t.Context(), "slotgate:{acl}:apps", "slotgate:{acl}:keys", "slotgate:{acl}:namespaces",
-		"slotgate:{acl}:version", "slotgate:{acl}:used").Err(); err != nil {
+		"slotgate:{acl}:version", "slotgate:{acl}:used", "slotgate:{acl}:clusters", "slotgate:{acl}:audit").Err(); err != nil {
 		t.Fatal(err)
 	}
 	return cluster

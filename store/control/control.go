@@ -8,9 +8,11 @@
 //
 //	slotgate:{acl}:apps        hash    app id → JSON of acl.App with a format version v
 //	slotgate:{acl}:keys        hash    key id → JSON of acl.Key, the same way
+//	slotgate:{acl}:clusters    hash    cluster name → JSON of acl.Cluster, the same way
 //	slotgate:{acl}:namespaces  hash    namespace → app id; entries are never removed
 //	slotgate:{acl}:version     string  COUNT-NONCE, new with every change
 //	slotgate:{acl}:used        hash    key id → unix seconds of the last use; no part of the version
+//	slotgate:{acl}:audit       list    JSON of acl.AuditEntry, the newest first, 10,000 of them
 //	slotgate:{acl}:changes     channel the new version, with every change
 //
 // The nonce tells apart two changes that got the same count because a failover lost the first. A Redis user for this needs
@@ -37,6 +39,8 @@ const (
 	namespacesKey  = prefix + "namespaces"
 	versionKey     = prefix + "version"
 	usedKey        = prefix + "used"
+	clustersKey    = prefix + "clusters"
+	auditKey       = prefix + "audit"
 	changesChannel = prefix + "changes"
 
 	defaultPoll = time.Second
@@ -68,7 +72,10 @@ type Redis struct {
 	last *loaded
 }
 
-var _ acl.Storage = (*Redis)(nil)
+var (
+	_ acl.Storage = (*Redis)(nil)
+	_ acl.Auditor = (*Redis)(nil)
+)
 
 // New makes a storage. It starts nothing and asks Redis nothing.
 func New(c Config) *Redis {
@@ -84,15 +91,16 @@ func (r *Redis) Load(ctx context.Context) (*acl.Set, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
 	var version *redis.StringCmd
-	var apps, keys, used *redis.MapStringStringCmd
+	var apps, keys, used, clusters *redis.MapStringStringCmd
 	_, err := r.client.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		version = p.Get(ctx, versionKey)
 		apps = p.HGetAll(ctx, appsKey)
 		keys = p.HGetAll(ctx, keysKey)
 		used = p.HGetAll(ctx, usedKey)
+		clusters = p.HGetAll(ctx, clustersKey)
 		return nil
 	})
-	for _, err := range []error{err, version.Err(), apps.Err(), keys.Err(), used.Err()} {
+	for _, err := range []error{err, version.Err(), apps.Err(), keys.Err(), used.Err(), clusters.Err()} {
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return nil, fmt.Errorf("loading apps and keys from Redis: %w", err)
 		}
@@ -102,7 +110,7 @@ func (r *Redis) Load(ctx context.Context) (*acl.Set, error) {
 	if version.Val() == "" && r.last.version != "" {
 		return nil, ErrWiped
 	}
-	next := &loaded{version: version.Val(), apps: apps.Val(), keys: keys.Val(), used: used.Val()}
+	next := &loaded{version: version.Val(), apps: apps.Val(), keys: keys.Val(), used: used.Val(), clusters: clusters.Val()}
 	next.set = r.decode(ctx, next, r.last)
 	r.last = next
 	return next.set, nil

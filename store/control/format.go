@@ -27,22 +27,46 @@ type storedKey struct {
 	acl.Key
 }
 
+type storedCluster struct {
+	V int `json:"v"`
+	acl.Cluster
+}
+
 // loaded is one load: the JSON as it was and the set made of it.
 type loaded struct {
-	version          string
-	apps, keys, used map[string]string
-	set              *acl.Set
+	version                    string
+	apps, keys, used, clusters map[string]string
+	set                        *acl.Set
+}
+
+// noVersion is what a set is called while nothing was ever stored.
+const noVersion = "0"
+
+// storedVersion is the version of a set as Redis has it.
+func storedVersion(version string) string {
+	if version == noVersion {
+		return ""
+	}
+	return version
 }
 
 // decode reuses what was decoded before from the same JSON, so that a change to one app costs one app.
 func (r *Redis) decode(ctx context.Context, next, last *loaded) *acl.Set {
 	set := &acl.Set{
-		Version: next.version,
-		Apps:    make(map[string]*acl.App, len(next.apps)),
-		Keys:    make(map[string]*acl.Key, len(next.keys)),
+		Version:  next.version,
+		Apps:     make(map[string]*acl.App, len(next.apps)),
+		Keys:     make(map[string]*acl.Key, len(next.keys)),
+		Clusters: make(map[string]*acl.Cluster, len(next.clusters)),
 	}
 	if set.Version == "" {
-		set.Version = "0"
+		set.Version = noVersion
+	}
+	for name, raw := range next.clusters {
+		if cluster, err := decodeCluster(raw); err == nil {
+			set.Clusters[name] = cluster
+		} else if last.clusters[name] != raw {
+			r.log.ErrorContext(ctx, "a stored cluster is damaged and was left out", "cluster", name, "error", err)
+		}
 	}
 	for id, raw := range next.apps {
 		same := last.apps[id] == raw
@@ -80,6 +104,14 @@ func decodeApp(raw string) (*acl.App, error) {
 	return &app, readable(s.V)
 }
 
+func decodeCluster(raw string) (*acl.Cluster, error) {
+	var s storedCluster
+	if err := json.Unmarshal([]byte(raw), &s); err != nil {
+		return nil, err
+	}
+	return &s.Cluster, readable(s.V)
+}
+
 func decodeKey(raw, used string) (*acl.Key, error) {
 	var s storedKey
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {
@@ -111,6 +143,11 @@ func encodeKey(key acl.Key, before string) (string, error) {
 	key.Revision++
 	key.LastUsedAt = nil // kept apart
 	return encode(storedKey{V: formatVersion, Key: key}, before)
+}
+
+func encodeCluster(cluster acl.Cluster, before string) (string, error) {
+	cluster.Revision++
+	return encode(storedCluster{V: formatVersion, Cluster: cluster}, before)
 }
 
 // encode writes an entry, carrying over the members of the one before that this version does not know.
