@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,15 +53,16 @@ func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster
 func clusterOptions(cc ClusterConfig, rc RedisConfig) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
 		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password, Dialer: cc.Dialer,
-		Protocol:               2,
-		ReadOnly:               false, // true would send every read to a replica and lose read-your-writes
-		DisableRoutingPolicies: true,  // the resolver turns a dead shard into nil values; this package splits by itself
-		MaxRedirects:           3,
-		MaxRetries:             -1,
-		MinRetryBackoff:        8 * time.Millisecond,
-		MaxRetryBackoff:        64 * time.Millisecond,
-		ContextTimeoutEnabled:  true,
-		DialTimeout:            rc.DialTimeout, DialerRetries: 1,
+		CredentialsProviderContext: cc.credentials(),
+		Protocol:                   2,
+		ReadOnly:                   false, // true would send every read to a replica and lose read-your-writes
+		DisableRoutingPolicies:     true,  // the resolver turns a dead shard into nil values; this package splits by itself
+		MaxRedirects:               3,
+		MaxRetries:                 -1,
+		MinRetryBackoff:            8 * time.Millisecond,
+		MaxRetryBackoff:            64 * time.Millisecond,
+		ContextTimeoutEnabled:      true,
+		DialTimeout:                rc.DialTimeout, DialerRetries: 1,
 		ReadTimeout: rc.ReadTimeout, WriteTimeout: rc.WriteTimeout,
 		PoolSize: rc.PoolSize, MaxActiveConns: rc.PoolSize, PoolTimeout: rc.PoolTimeout,
 		PipelinePoolSize: rc.PipelinePoolSize,
@@ -103,16 +105,42 @@ type ClusterConfig struct {
 	Addrs    []string // seeds, host:port; one that answers is enough
 	Username string   // Redis ACL user; "" = default
 	Password string
+	// PasswordFrom is asked for the password of each new connection, in place of Password; nil = Password.
+	PasswordFrom func() (string, error)
+	// ID tells apart two configurations that differ only in what their functions do.
+	ID string
 	// Dialer connects to a node, with TLS if there is any, and bounds the time itself; nil = plain TCP. Tests put faults here.
 	Dialer func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
+// credentials is nil unless the password has to be asked for. A password that cannot be had is a node that cannot be reached: it may
+// be there at the next try, and nothing was sent.
+func (cc ClusterConfig) credentials() func(context.Context) (string, string, error) {
+	if cc.PasswordFrom == nil {
+		return nil
+	}
+	return func(context.Context) (string, string, error) {
+		password, err := cc.PasswordFrom()
+		if err != nil {
+			return "", "", &net.OpError{Op: "dial", Net: "tcp", Err: err}
+		}
+		return cc.Username, password, nil
+	}
+}
+
+// same says whether a connection made for one serves the other. Functions cannot be compared, so what they stand for is the caller's
+// to compare: ID.
+func (cc ClusterConfig) same(o ClusterConfig) bool {
+	return cc.ID == o.ID && cc.Username == o.Username && cc.Password == o.Password && slices.Equal(cc.Addrs, o.Addrs)
+}
+
 // clusters are the connections of this process, by name.
 type clusters struct {
-	store  *Store
-	mu     sync.RWMutex
-	byName map[string]*cluster
-	closed bool
+	store   *Store
+	mu      sync.RWMutex
+	configs map[string]ClusterConfig // replaced as a whole, never written
+	byName  map[string]*cluster
+	closed  bool
 }
 
 // get returns the connection to a configured cluster, made now if it is not there. Callers that come at the same time
@@ -134,12 +162,12 @@ func (cs *clusters) get(name string) (*cluster, *Error) {
 }
 
 func (cs *clusters) open(name string) (*cluster, *Error) {
-	cc, ok := cs.store.cfg.Clusters[name]
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cc, ok := cs.configs[name]
 	if !ok {
 		return nil, &Error{Code: CodeClusterDown, Detail: "the app's cluster is not configured at this gateway", Outcome: NotApplied}
 	}
-	cs.mu.Lock()
-	defer cs.mu.Unlock()
 	if cs.closed {
 		return nil, &Error{Code: CodeDraining, Detail: "the gateway is shutting down", Outcome: NotApplied}
 	}
@@ -150,6 +178,20 @@ func (cs *clusters) open(name string) (*cluster, *Error) {
 	c.lastUse.Store(time.Now().Unix())
 	cs.byName[name] = c
 	return c, nil
+}
+
+// replace takes a new set of configurations. It takes from byName, and returns, the connections that no configuration is for any more.
+func (cs *clusters) replace(configs map[string]ClusterConfig) (retired []*cluster) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for name, c := range cs.byName {
+		if cc, ok := configs[name]; !ok || !cc.same(cs.configs[name]) {
+			delete(cs.byName, name)
+			retired = append(retired, c)
+		}
+	}
+	cs.configs = configs
+	return retired
 }
 
 // closeIdle closes the connections to clusters that nobody has used since before. A request lasts seconds, before lies

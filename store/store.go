@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -82,6 +84,7 @@ type Store struct {
 	now      func() time.Time
 	stop     context.CancelFunc
 	done     sync.WaitGroup
+	retired  chan []*cluster // to be closed by and by
 }
 
 // New makes a Store; it connects to nothing yet, but for the polls of nodes. Close must be called. registry and log may be nil.
@@ -92,12 +95,12 @@ func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, 
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	s := &Store{cfg: cfg.withDefaults(), log: log, now: time.Now}
-	s.clusters = clusters{store: s, byName: map[string]*cluster{}}
+	s := &Store{cfg: cfg.withDefaults(), log: log, now: time.Now, retired: make(chan []*cluster)}
+	s.clusters = clusters{store: s, configs: cfg.Clusters, byName: map[string]*cluster{}}
 	s.metrics = newMetrics(registry, s)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
-	background := []func(context.Context){s.closeIdleClusters, s.sweepPipes}
+	background := []func(context.Context){s.closeIdleClusters, s.closeRetired, s.sweepPipes}
 	if registry != nil && s.cfg.NodePoll > 0 {
 		p := newPoller(s, s.cfg.NodePoll)
 		registry.MustRegister(p)
@@ -129,6 +132,61 @@ func (s *Store) closeIdleClusters(ctx context.Context) {
 		case <-tick.C:
 			s.clusters.closeIdle(s.now().Add(-s.cfg.IdleClose))
 			s.clusters.forgetNodes(ctx)
+		}
+	}
+}
+
+// SetClusters replaces Config.Clusters. A new cluster is connected to on first use. A cluster that is gone or has changed gets no more
+// requests; its connections are closed when those under way have had their time. Not to be called after Close.
+func (s *Store) SetClusters(configs map[string]ClusterConfig) {
+	if gone := s.clusters.replace(maps.Clone(configs)); len(gone) > 0 {
+		s.retired <- gone
+	}
+}
+
+// Clusters names the clusters in their order.
+func (s *Store) Clusters() []string {
+	s.clusters.mu.RLock()
+	defer s.clusters.mu.RUnlock()
+	return slices.Sorted(maps.Keys(s.clusters.configs))
+}
+
+// retireAfter is twice what a request may take by default.
+const retireAfter = 2 * time.Second
+
+// closeRetired closes connections that SetClusters has replaced, each some time after; when ctx ends, at once.
+func (s *Store) closeRetired(ctx context.Context) {
+	type batch struct {
+		clusters []*cluster
+		due      time.Time
+	}
+	var waiting []batch
+	timer := time.NewTimer(retireAfter)
+	defer timer.Stop()
+	shut := func(keep func(batch) bool) {
+		waiting = slices.DeleteFunc(waiting, func(b batch) bool {
+			if keep(b) {
+				return false
+			}
+			for _, c := range b.clusters {
+				_ = c.client.Close()
+			}
+			return true
+		})
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			shut(func(batch) bool { return false })
+			return
+		case gone := <-s.retired:
+			waiting = append(waiting, batch{gone, s.now().Add(retireAfter)})
+			timer.Reset(retireAfter)
+		case <-timer.C:
+			shut(func(b batch) bool { return s.now().Before(b.due) })
+			if len(waiting) > 0 {
+				timer.Reset(waiting[0].due.Sub(s.now()))
+			}
 		}
 	}
 }
