@@ -49,7 +49,7 @@ layout and cluster are for ever, since stored keys depend on them.`,
 			return withControl(cmd.Context(), e, flags, func(ctx context.Context, c *control) error {
 				app := acl.App{ID: args[0], Namespace: args[0], Cluster: defaultCluster}
 				edit.edit(&app)
-				if err := c.knowsCluster(app.Cluster); err != nil {
+				if err := c.knowsCluster(ctx, app.Cluster); err != nil {
 					return err
 				}
 				created, err := c.CreateApp(ctx, app)
@@ -61,14 +61,6 @@ layout and cluster are for ever, since stored keys depend on them.`,
 	edit.registerFixed(cmd)
 	edit.register(cmd)
 	return cmd
-}
-
-// knowsCluster refuses an app whose data would have no place: no gateway with this configuration could serve it.
-func (c *control) knowsCluster(name string) error {
-	if _, ok := c.cfg.Clusters[name]; ok {
-		return nil
-	}
-	return usageError{fmt.Errorf("no cluster %q is configured; there are %v", name, slices.Sorted(maps.Keys(c.cfg.Clusters)))}
 }
 
 func newAppSetCommand(e env, flags *configFlags) *cobra.Command {

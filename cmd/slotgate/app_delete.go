@@ -91,7 +91,11 @@ func (d *deletion) stopped(err error) error {
 }
 
 func (d *deletion) purgeData(ctx context.Context, e env, c *control, app *acl.App) error {
-	client, err := newToolClient(c.cfg, app.Cluster, nil)
+	cluster, err := c.cluster(ctx, app.Cluster)
+	if err != nil {
+		return err
+	}
+	client, err := newClusterClient(c.cfg, app.Cluster, cluster, nil)
 	if err != nil {
 		return err
 	}

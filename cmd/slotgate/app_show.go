@@ -160,6 +160,13 @@ func keysOf(set *acl.Set, app string) []*acl.Key {
 	return keys
 }
 
+// expiringBefore keeps the keys that still open but will not at the given moment.
+func expiringBefore(keys []*acl.Key, moment time.Time) []*acl.Key {
+	return slices.DeleteFunc(keys, func(k *acl.Key) bool {
+		return keyState(k) != keyActive || k.ExpiresAt == nil || k.ExpiresAt.After(moment)
+	})
+}
+
 const (
 	keyActive  = "active"
 	keyExpired = "expired"

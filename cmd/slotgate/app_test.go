@@ -106,7 +106,7 @@ func TestAppMistakes(t *testing.T) {
 		{"app create X", 2, `"X" is not an id; use 2 to 63 of a-z`},
 		{"app create slotgate-x", 2, "begins with slotgate, which is the gateway's own"},
 		{"app create a1 --layout wide", 2, `"wide" must be spread`},
-		{"app create a1 --cluster mars", 2, `no cluster "mars" is configured; there are [default]`},
+		{"app create a1 --cluster mars", 2, `no cluster "mars" is configured or stored; there are [default]`},
 		{"app create a1 --permission strings:reed", 2, "strings:reed"},
 		{"app create a1 --limit id=x,limit=1,period_ms=1,per=key", 2, `"key" is not built yet; use app`},
 		{"app create a1 --limit id=x,limt=1", 2, `"limt=1": write name=value with one of id, per, of`},

@@ -98,6 +98,8 @@ type Control struct {
 	Cluster string `yaml:"cluster"`
 	// YAML file with apps and keys, looked at each second; the CLI then only prints what to paste. Empty: they are kept in control.cluster.
 	File string `yaml:"file"`
+	// Folder in which the password files of stored clusters (slotgate cluster add) must lie; a file elsewhere is not read, whatever the control store says.
+	PasswordDir string `yaml:"password_dir"`
 }
 
 // Limits bounds what one request may cost. The sizes hold for every app that does not set its own.
@@ -312,6 +314,7 @@ func defaultConfig() Config {
 		TLS:              TLS{MinVersion: "1.2"},
 		AdminTLS:         AdminTLS{MinVersion: "1.2"},
 		Clusters:         map[string]Cluster{defaultCluster: {}},
+		Control:          Control{PasswordDir: "/etc/slotgate/passwords"},
 		Limits: Limits{
 			KeyMaxBytes:      1 << 10,
 			ValueMaxBytes:    1 << 20,

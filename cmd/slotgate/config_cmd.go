@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -258,9 +257,5 @@ func (c Cluster) password() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	text := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
-	if text == "" {
-		return "", errors.New("the file is empty")
-	}
-	return text, nil
+	return passwordOf(data)
 }

@@ -74,6 +74,7 @@ const (
 	originDefault = "default"
 	envPrefix     = "SLOTGATE_"
 	envFile       = "SLOTGATE_CONFIG"
+	envActor      = "SLOTGATE_ACTOR"
 )
 
 // load lays the layers upon each other. It goes on after a fault, so that all are seen at once.
@@ -84,6 +85,7 @@ func load(src sources) loaded {
 		file = vars[envFile]
 	}
 	delete(vars, envFile)
+	delete(vars, envActor)
 	if file != "" {
 		l.readFile(file)
 	}

@@ -7,11 +7,14 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/slotgate/slotgate/acl"
 )
 
 // bounds are the least and the largest right value of a number.
@@ -147,18 +150,18 @@ func (v *validation) clusterTLS(path string, t ClusterTLS) {
 }
 
 func (v *validation) listener(field, addr, example string) {
-	if !isHostPort(addr, 0) {
+	if !isHostPort(addr) {
 		v.fault(field, "%q is not an address; write host:port, for example %s", addr, example)
 	}
 }
 
-func isHostPort(addr string, leastPort int) bool {
+func isHostPort(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return false
 	}
 	n, err := strconv.Atoi(port)
-	return err == nil && n >= leastPort && n <= 65535
+	return err == nil && n >= 0 && n <= 65535
 }
 
 func (v *validation) clusters(c Config) {
@@ -181,20 +184,17 @@ func (v *validation) clusters(c Config) {
 }
 
 func (v *validation) seed(field, addr string) {
-	host, _, _ := net.SplitHostPort(addr)
-	switch {
-	case strings.Contains(addr, "@"): // not quoted back: it may hold a password
-		v.fault(field, "an address holds a user or password; write host:port here and these in username and password_file")
-	case strings.Contains(addr, "://"):
-		v.fault(field, "%q is a URL; write host:port, for example 10.0.0.1:6379", addr)
-	case !isHostPort(addr, 1) || host == "":
-		v.fault(field, "%q is not host:port; write for example 10.0.0.1:6379", addr)
+	if problem := acl.AddrProblem(addr); problem != "" {
+		v.fault(field, "%s", problem)
 	}
 }
 
 func (v *validation) control(c Config) {
 	if c.Control.File != "" && c.Control.Cluster != "" {
 		v.fault("control.file", "%q is set together with control.cluster; keep one", c.Control.File)
+	}
+	if !filepath.IsAbs(c.Control.PasswordDir) {
+		v.fault("control.password_dir", "%q is not a whole path; write for example /etc/slotgate/passwords", c.Control.PasswordDir)
 	}
 	name := c.controlCluster()
 	if _, ok := c.Clusters[name]; name != "" && !ok {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -38,8 +40,11 @@ func withControl(ctx context.Context, e env, flags *configFlags, do func(context
 		return err
 	}
 	c := &control{
-		Admin: &acl.Admin{Storage: storage, Secret: secret, Clock: time.Now, Commands: store.Command},
-		cfg:   cfg,
+		Admin: &acl.Admin{
+			Storage: storage, Secret: secret, Clock: time.Now, Commands: store.Command,
+			By: actor(e), Clusters: slices.Sorted(maps.Keys(cfg.Clusters)),
+		},
+		cfg: cfg,
 	}
 	return errors.Join(do(ctx, c), closeStorage())
 }
@@ -68,6 +73,11 @@ func newToolClient(cfg Config, name string, certs *certificates) (*redis.Cluster
 	if !ok {
 		return nil, fmt.Errorf("no cluster %q is configured", name)
 	}
+	return newClusterClient(cfg, name, cluster, certs)
+}
+
+// newClusterClient is newToolClient for a cluster that was found before.
+func newClusterClient(cfg Config, name string, cluster Cluster, certs *certificates) (*redis.ClusterClient, error) {
 	password, err := cluster.password()
 	if err != nil {
 		return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)

@@ -198,7 +198,7 @@ func (d *dev) demoKey(ctx context.Context, cfg Config, log *slog.Logger) (token 
 		return "", err
 	}
 	defer func() { err = errors.Join(err, closeStorage()) }()
-	admin := acl.Admin{Storage: storage, Secret: secret, Clock: time.Now}
+	admin := acl.Admin{Storage: storage, Secret: secret, Clock: time.Now, By: "slotgate dev"}
 	set, err := admin.List(ctx)
 	if err != nil {
 		return "", err

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"net/netip"
@@ -34,8 +33,10 @@ type gateway struct {
 	reloaded  prometheus.Gauge // when the configuration in use was loaded
 	readiness *readiness
 	push      *falcon.Pusher
-	api       *http.Server
-	admin     *http.Server
+	// configured are the clusters of the configuration, which go before stored ones.
+	configured map[string]store.ClusterConfig
+	api        *http.Server
+	admin      *http.Server
 
 	closeControl func() error
 }
@@ -53,7 +54,10 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	}
 	registry := newRegistry()
 	registry.MustRegister(certificateExpiry{g.certs}, newAlertThresholds(cfg.Alerts))
-	if g.store, err = openStore(cfg, secret, g.certs, registry, log); err != nil {
+	if g.configured, err = configuredClusters(cfg, g.certs); err != nil {
+		return nil, err
+	}
+	if g.store, err = openStore(cfg, g.configured, secret, registry, log); err != nil {
 		return nil, err
 	}
 	storage, closeControl, err := openStorage(cfg, g.certs, log)
@@ -71,7 +75,8 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	if err := g.makeTokens(secret); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
-	g.readiness = newReadiness(cfg, g.directory, g.store, &g.drain)
+	g.directory.OnClusters(g.followClusters)
+	g.readiness = newReadiness(g.directory, g.store, &g.drain)
 	g.api = g.newAPIServer(registry)
 	g.admin = g.newAdminServer(registry)
 	return g, nil
@@ -91,18 +96,7 @@ func newRegistry() *prometheus.Registry {
 }
 
 // openStore makes the store that serves the apps' data. It connects on first use.
-func openStore(cfg Config, secret acl.Secret, certs *certificates, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
-	clusters := make(map[string]store.ClusterConfig, len(cfg.Clusters))
-	for name, c := range cfg.Clusters {
-		password, err := c.password()
-		if err != nil {
-			return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
-		}
-		clusters[name] = store.ClusterConfig{
-			Addrs: c.Addrs, Username: c.Username, Password: password,
-			Dialer: certs.dialer(name, milliseconds(cfg.Redis.DialTimeoutMS)),
-		}
-	}
+func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.Secret, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
 	return store.New(store.Config{
 		Clusters: clusters,
 		Redis: store.RedisConfig{

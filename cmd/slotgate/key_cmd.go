@@ -17,12 +17,12 @@ func newKeyCommand(e env) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "key",
-		Short:   "Create, list and revoke keys",
+		Short:   "Create, list, rotate and revoke keys",
 		Long:    "Key writes the control store directly, as app does; see slotgate app --help.",
-		Example: "  slotgate key create shop\n  slotgate key list shop\n  slotgate key revoke 4fTq0aXw9LmZ",
+		Example: "  slotgate key create shop\n  slotgate key list shop --expiring 7d\n  slotgate key rotate 4fTq0aXw9LmZ --overlap 24h\n  slotgate key revoke 4fTq0aXw9LmZ",
 	}
 	flags.register(cmd, false)
-	cmd.AddCommand(newKeyCreateCommand(e, &flags), newKeyListCommand(e, &flags), newKeyRevokeCommand(e, &flags))
+	cmd.AddCommand(newKeyCreateCommand(e, &flags), newKeyListCommand(e, &flags), newKeyRotateCommand(e, &flags), newKeyRevokeCommand(e, &flags))
 	return asGroup(cmd)
 }
 
@@ -96,11 +96,15 @@ func baseURL(listen string) string {
 }
 
 func newKeyListCommand(e env, flags *configFlags) *cobra.Command {
-	var out output
+	var (
+		out      output
+		expiring time.Duration
+	)
 	cmd := &cobra.Command{
 		Use:     "list [APP]",
 		Short:   "List the keys of an app, or of all",
-		Example: "  slotgate key list shop\n  slotgate key list -o json",
+		Long:    "List keys, the oldest first. LAST USED is exact to the minute and, on a file, not kept.",
+		Example: "  slotgate key list shop\n  slotgate key list --expiring 7d\n  slotgate key list -o json",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withControl(cmd.Context(), e, flags, func(ctx context.Context, c *control) error {
@@ -113,6 +117,9 @@ func newKeyListCommand(e env, flags *configFlags) *cobra.Command {
 					return fmt.Errorf("app %q: %w", app, acl.ErrNotFound)
 				}
 				keys := keysOf(set, app)
+				if expiring > 0 {
+					keys = expiringBefore(keys, time.Now().Add(expiring))
+				}
 				if out == outputJSON {
 					return writeJSON(e.Stdout, publicKeys(keys))
 				}
@@ -121,6 +128,12 @@ func newKeyListCommand(e env, flags *configFlags) *cobra.Command {
 		},
 	}
 	out.register(cmd)
+	cmd.Flags().Func("expiring", "only keys in use that expire within this `time`, such as 7d", func(text string) (err error) {
+		if expiring, err = parseDuration(text); err != nil || expiring <= 0 {
+			return fmt.Errorf("write a time such as 12h or 7d")
+		}
+		return nil
+	})
 	return cmd
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -27,7 +26,7 @@ const (
 type readiness struct {
 	directory *acl.Directory
 	drain     *middleware.Drain
-	clusters  []string
+	clusters  func() []string // those there are at the moment
 	routable  func(ctx context.Context, name string) error
 
 	mu     sync.Mutex // held while clusters are asked, so that callers share the answer
@@ -36,10 +35,10 @@ type readiness struct {
 	good   string // the cluster found good last
 }
 
-func newReadiness(cfg Config, d *acl.Directory, s *store.Store, drain *middleware.Drain) *readiness {
+func newReadiness(d *acl.Directory, s *store.Store, drain *middleware.Drain) *readiness {
 	return &readiness{
 		directory: d, drain: drain, routable: s.Routable,
-		clusters: slices.Sorted(maps.Keys(cfg.Clusters)),
+		clusters: s.Clusters,
 		asked:    map[string]time.Time{}, states: map[string]error{},
 	}
 }
@@ -101,15 +100,16 @@ func (r *readiness) check(ctx context.Context, all bool) (checks []check, ready 
 func (r *readiness) checkClusters(ctx context.Context, all bool) (checks []check, anyGood bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !all && r.good != "" {
+	clusters := r.clusters()
+	if !all && slices.Contains(clusters, r.good) {
 		r.ask(ctx, r.good)
 		if r.states[r.good] == nil {
 			return []check{newCheck("cluster-"+r.good, nil)}, true
 		}
 	}
-	r.ask(ctx, r.clusters...)
+	r.ask(ctx, clusters...)
 	r.good = ""
-	for _, name := range r.clusters {
+	for _, name := range clusters {
 		err := r.states[name]
 		if err == nil && r.good == "" {
 			r.good = name

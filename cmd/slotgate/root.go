@@ -68,7 +68,9 @@ shows each with its origin.
 	root.SetOut(e.Stdout)
 	root.SetErr(e.Stderr)
 	root.SetHelpTemplate(helpTemplate)
-	root.AddCommand(newDevCommand(e), newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e), newVersionCommand(e))
+	root.AddCommand(
+		newDevCommand(e), newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e),
+		newClusterCommand(e), newAuditCommand(e), newVersionCommand(e))
 	return asGroup(root)
 }
 
