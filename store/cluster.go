@@ -180,6 +180,13 @@ func (cs *clusters) open(name string) (*cluster, *Error) {
 	return c, nil
 }
 
+// current is the set of configurations now. It is not to be changed.
+func (cs *clusters) current() map[string]ClusterConfig {
+	cs.mu.RLock()
+	defer cs.mu.RUnlock()
+	return cs.configs
+}
+
 // replace takes a new set of configurations. It takes from byName, and returns, the connections that no configuration is for any more.
 func (cs *clusters) replace(configs map[string]ClusterConfig) (retired []*cluster) {
 	cs.mu.Lock()

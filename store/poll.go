@@ -38,6 +38,7 @@ type poller struct {
 // clusterPoll is what the poller keeps of a cluster from one poll to the next.
 type clusterPoll struct {
 	client *redis.ClusterClient
+	cfg    ClusterConfig // that of client
 	labels labels
 	fault  string // what INFO was refused for, as logged
 }
@@ -90,10 +91,13 @@ func (p *poller) close() {
 func (p *poller) poll(ctx context.Context, figures bool) {
 	var g errgroup.Group
 	g.SetLimit(pollParallel)
-	for name, cc := range p.store.cfg.Clusters {
+	configs := p.store.clusters.current()
+	p.forget(configs)
+	for name, cc := range configs {
 		c := p.polls[name]
 		if c == nil {
-			c = &clusterPoll{client: redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis)), labels: newLabels(metric.MaxNodes)}
+			client := redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis))
+			c = &clusterPoll{client: client, cfg: cc, labels: newLabels(metric.MaxNodes)}
 			p.polls[name] = c
 		}
 		g.Go(func() error {
@@ -114,6 +118,20 @@ func (p *poller) poll(ctx context.Context, figures bool) {
 		})
 	}
 	_ = g.Wait()
+}
+
+// forget drops what is kept of clusters that are gone or are reached otherwise now.
+func (p *poller) forget(configs map[string]ClusterConfig) {
+	for name, c := range p.polls {
+		if cc, ok := configs[name]; ok && cc.same(c.cfg) {
+			continue
+		}
+		_ = c.client.Close()
+		delete(p.polls, name)
+		p.mu.Lock()
+		delete(p.seen, name)
+		p.mu.Unlock()
+	}
 }
 
 // state asks all primaries how their cluster is, and counts the nodes.

@@ -146,9 +146,7 @@ func (s *Store) SetClusters(configs map[string]ClusterConfig) {
 
 // Clusters names the clusters in their order.
 func (s *Store) Clusters() []string {
-	s.clusters.mu.RLock()
-	defer s.clusters.mu.RUnlock()
-	return slices.Sorted(maps.Keys(s.clusters.configs))
+	return slices.Sorted(maps.Keys(s.clusters.current()))
 }
 
 // retireAfter is twice what a request may take by default.
