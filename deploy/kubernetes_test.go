@@ -310,3 +310,9 @@ func autoscalerCounts(t *testing.T, all objects, d deployment, _ container) {
 		t.Errorf("%d connections to a node: more than half of Redis' maxclients (10,000)", n)
 	}
 }
+
+func TestKubernetesIsRenderedByOneTool(t *testing.T) {
+	if !strings.Contains(read(t, "kubernetes/validate"), kustomize) {
+		t.Errorf("kubernetes/validate runs another version than %s", kustomize)
+	}
+}
