@@ -11,7 +11,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients tour clean
+.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients operate kubernetes tour clean
 .PHONY: contract contract-long lint-openapi breaking released
 .PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
@@ -76,6 +76,12 @@ breaking: ## oasdiff: no change of the document breaks a client of the released 
 
 released: ## at a release: the document is what "breaking" compares with from now on
 	cp openapi/openapi.yaml openapi/openapi.released.yaml
+
+operate: ## do what deploy/operate.md says, in a temporary folder
+	deploy/operate-check
+
+kubernetes: ## validate deploy/kubernetes against Kubernetes' schemas
+	deploy/kubernetes/validate
 
 tour: ## run the README's curl lines against a gateway of their own
 	deploy/tour

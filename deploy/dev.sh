@@ -1,4 +1,4 @@
-# Sourced by deploy/tour, deploy/clients/run and deploy/contract/run, in the root of the repository, with $work a temporary folder.
+# Sourced by deploy/tour, deploy/operate-check, deploy/clients/run and deploy/contract/run, in the root of the repository, with $work a temporary folder.
 #
 # start_dev builds slotgate as $work/slotgate, runs "slotgate dev" on free ports with the arguments it gets, waits until it answers and
 # exports what it prints: GW, KEY and SLOTGATE_CONFIG. The process is $dev; whoever sources this ends it with stop.
