@@ -6,6 +6,7 @@ FUZZTIME    ?= 20s
 BASE        ?= HEAD
 RESULTS     ?= results.json
 VERSION     ?=
+PGO         ?= deploy/slotgate.pgo
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
@@ -20,7 +21,7 @@ help: ## list the targets
 
 # The profile is not cmd/slotgate/default.pgo: with it every first "go run" would compile all dependencies anew, a minute and a half.
 build: ## build bin/slotgate (VERSION=1.2.3 to name it)
-	go build -trimpath -pgo=deploy/slotgate.pgo $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/slotgate ./cmd/slotgate
+	go build -trimpath -pgo=$(PGO) $(if $(VERSION),-ldflags '-X main.version=$(VERSION)') -o bin/slotgate ./cmd/slotgate
 
 test: needs check ## everything with the race detector, on real clusters; installs what is missing
 	go test -race ./...
