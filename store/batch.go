@@ -163,11 +163,12 @@ func (b *batch) wave(ctx context.Context, groups []nodeItems) {
 	over := func(r *round) {
 		b.cluster.observe(b.row, r.way, start)
 		if r.collect(); r.complete() {
+			b.report(ctx, r.way, r.items, start)
 			b.read(r.items)
 			return
 		}
 		more.Go(func() error {
-			b.guard(r.items, func() { b.goOn(ctx, r); b.read(r.items) })
+			b.guard(r.items, func() { b.goOn(ctx, r); b.report(ctx, r.way, r.items, start); b.read(r.items) })
 			return nil
 		})
 	}
@@ -219,6 +220,7 @@ func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
 			r.collect()
 			dead = b.goOn(ctx, &r)
 			b.cluster.observe(b.row, c.way, start)
+			b.report(ctx, c.way, c.items, start)
 			b.read(c.items)
 		})
 		if dead == nil {

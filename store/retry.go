@@ -27,12 +27,14 @@ func (c *cluster) try(ctx context.Context, r *row, retries int, send func() (*wa
 		w, err := send()
 		if err == nil || errors.Is(err, redis.Nil) {
 			c.observe(r, w, start)
+			c.report(ctx, r, w, start, verdict{})
 			return err
 		}
 		v := classify(err)
 		c.failed(ctx, v)
 		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !backoff(ctx, attempt) {
 			c.observe(r, w, start)
+			c.report(ctx, r, w, start, v)
 			return v.problem(write, err)
 		}
 		c.metrics.retried(c.name, w)
