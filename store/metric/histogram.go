@@ -19,6 +19,8 @@ type Histogram struct {
 	zero    atomic.Uint64
 	sum     atomic.Uint64           // bits of a float64
 	octaves []atomic.Pointer[cells] // nil until something falls into it
+
+	exemplars []atomic.Pointer[dto.Exemplar] // by classic bucket, the unbounded one included
 }
 
 // cells are the counters of an octave: of each native bucket the part up to the classic bound in it, and the part above.
@@ -38,7 +40,8 @@ func (m Metric) newHistograms(l *layout) HistogramVec {
 	return HistogramVec{prometheus.NewMetricVec(desc, func(values ...string) prometheus.Metric {
 		return &Histogram{
 			layout: l, desc: desc, labels: prometheus.MakeLabelPairs(desc, values),
-			octaves: make([]atomic.Pointer[cells], l.octaves),
+			octaves:   make([]atomic.Pointer[cells], l.octaves),
+			exemplars: make([]atomic.Pointer[dto.Exemplar], len(l.bounds)+1),
 		}
 	})}
 }
@@ -109,6 +112,7 @@ func (h *Histogram) Write(out *dto.Metric) error {
 		Schema: new(int32(schema)), ZeroThreshold: new(h.layout.zero()), ZeroCount: &zero,
 		PositiveSpan: w.spans, PositiveDelta: w.deltas,
 	}
+	h.exemplify(out.Histogram)
 	return nil
 }
 
