@@ -3,8 +3,10 @@ package middleware
 import (
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/gin-gonic/gin"
+	"go.opentelemetry.io/otel/trace"
 )
 
 // Config is everything the guards need. Shared parts are made by the caller, because others look at them too.
@@ -16,6 +18,7 @@ type Config struct {
 	BytesInFlight *BytesInFlight // required; at least the largest request any app may send
 	Drain         *Drain         // required
 	Clock         Clock          // nil = time.Now
+	Tracer        trace.Tracer   // nil = no spans
 
 	AccessLog      LogConfig
 	Throttle       ThrottleConfig
@@ -25,8 +28,8 @@ type Config struct {
 
 // Chain builds the guards in their order: global for the engine, before any route, and v1 for the group that needs a key.
 //
-//	RequestID → SecurityHeaders → Events (log, metrics) → Drain → Errors → Recover → PathGuard
-//	v1: Authenticate → Metrics.App → RateLimit → Body → Deadline
+//	RequestID → (Trace) → SecurityHeaders → Events (log, metrics) → Drain → Errors → Recover → PathGuard
+//	v1: Authenticate → Metrics.App → ServerTiming → RateLimit → Body → Deadline
 //
 // Whatever fails, the event sees it, the renderer writes it, and nothing is read or sent for a caller who is not known.
 func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
@@ -40,6 +43,9 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		Recover(cfg.Log, m.Panicked),
 		PathGuard(),
 	}
+	if cfg.Tracer != nil {
+		global = slices.Insert(global, 1, Trace(cfg.Tracer, cfg.Clock)) // outside Events, behind the request's id
+	}
 	v1 = []gin.HandlerFunc{
 		Authenticate(cfg.Authenticator, AuthConfig{
 			Throttle:       NewThrottle(cfg.Throttle, cfg.Clock),
@@ -47,6 +53,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 			Failed:         m.AuthFailed,
 		}),
 		m.App(),
+		ServerTiming(cfg.Clock),
 		RateLimit(cfg.Limiter, m.QuotaRejected),
 		Body(cfg.BytesInFlight),
 		Deadline(cfg.Deadline, cfg.Clock),

@@ -30,7 +30,8 @@ type Event struct {
 	BytesIn   int64      // of the body, as far as it was read
 	BytesOut  int64      // of the body
 
-	app *appSeries
+	app   *appSeries
+	watch *watch // nil: neither traced nor timed
 }
 
 // Sink turns an event into output. It must not keep the pointer.

@@ -41,7 +41,7 @@ func write(log *slog.Logger, level slog.Level, e *Event) {
 	if e.Identity != nil {
 		app, key = e.Identity.App.ID, e.Identity.Key.ID
 	}
-	attrs := make([]slog.Attr, 0, 11)
+	attrs := make([]slog.Attr, 0, 12)
 	attrs = append(attrs,
 		slog.String("request_id", e.RequestID),
 		slog.String("app", app),
@@ -54,6 +54,9 @@ func write(log *slog.Logger, level slog.Level, e *Event) {
 		slog.Int64("bytes_in", e.BytesIn),
 		slog.Int64("bytes_out", e.BytesOut),
 	)
+	if id := e.traceID(); id != "" {
+		attrs = append(attrs, slog.String("trace_id", id))
+	}
 	// The cause of a client's mistake may quote what the client sent; that of a failure is ours.
 	if e.Err != nil && e.Status >= 500 {
 		attrs = append(attrs, slog.String("cause", truncate(e.Err.Error(), maxCause)))

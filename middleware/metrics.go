@@ -112,11 +112,11 @@ func (m *Metrics) App() gin.HandlerFunc {
 
 // Record is the sink that counts an event.
 func (m *Metrics) Record(e *Event) {
-	app, took := m.none, e.Duration.Seconds()
+	app := m.none
 	if e.app != nil {
 		app = e.app
 		app.inFlight.Dec()
-		app.duration.Observe(took)
+		observe(app.duration, e)
 	}
 	key := seriesKey{e.Route, e.Method, e.Status, e.Code}
 	s, ok := app.routes.get(key)
@@ -129,9 +129,18 @@ func (m *Metrics) Record(e *Event) {
 	}
 	s.reqBytes.Add(float64(e.BytesIn))
 	s.respBytes.Add(float64(e.BytesOut))
-	s.duration.Observe(took)
+	observe(s.duration, e)
 	s.reqSize.Observe(float64(e.BytesIn))
 	s.respSize.Observe(float64(e.BytesOut))
+}
+
+// observe counts the time of the request, with its trace as an example if that was sampled.
+func observe(h *metric.Histogram, e *Event) {
+	if e.sampled() {
+		h.ObserveTraced(e.Duration.Seconds(), e.traceID(), e.Start.Add(e.Duration))
+		return
+	}
+	h.Observe(e.Duration.Seconds())
 }
 
 // Panicked counts a panic.

@@ -50,6 +50,11 @@ func (r *request) Value(key any) any {
 			return nil
 		}
 		return &r.quota
+	case store.ObserverKey():
+		if r.event.watch == nil {
+			return nil
+		}
+		return r.event.watch
 	case store.ReserverKey():
 		if r.answer.inFlight == nil {
 			return nil
