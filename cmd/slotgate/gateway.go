@@ -33,6 +33,7 @@ type gateway struct {
 	reloaded  prometheus.Gauge // when the configuration in use was loaded
 	readiness *readiness
 	push      *falcon.Pusher
+	tracing   *tracing // nil: off
 	// configured are the clusters of the configuration, which go before stored ones.
 	configured map[string]store.ClusterConfig
 	api        *http.Server
@@ -75,6 +76,9 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 	if err := g.makeTokens(secret); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
+	if g.tracing, err = newTracing(log); err != nil {
+		return nil, errors.Join(err, g.close())
+	}
 	g.directory.OnClusters(g.followClusters)
 	g.readiness = newReadiness(g.directory, g.store, &g.drain)
 	g.api = g.newAPIServer(registry)
@@ -83,7 +87,10 @@ func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
 }
 
 // close ends connections, after run has returned.
-func (g *gateway) close() error { return errors.Join(g.closeControl(), g.store.Close()) }
+func (g *gateway) close() error {
+	g.tracing.close(g.log)
+	return errors.Join(g.closeControl(), g.store.Close())
+}
 
 // newRegistry holds what describes the process; the packages add their own.
 func newRegistry() *prometheus.Registry {
@@ -163,6 +170,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 		Limiter:        limiter,
 		BytesInFlight:  bytes,
 		Drain:          &g.drain,
+		Tracer:         g.tracing.tracer(),
 		AccessLog:      middleware.LogConfig{SampleOneIn: g.cfg.Log.Sample, Slow: milliseconds(g.cfg.Log.SlowMS)},
 		Throttle:       throttle(g.cfg.Auth),
 		TrustedProxies: prefixes(g.cfg.TrustedProxies),
