@@ -18,7 +18,7 @@ func (d *Directory) ByKey(keyID string, now time.Time) (*Identity, error) {
 }
 
 // ByApp finds what the app itself may do now, for a caller who was told to be of it by somebody the operator trusts. The identity has a
-// key without an id. Errors as of ByKey.
+// key without an id, as old as the app. Errors as of ByKey.
 func (d *Directory) ByApp(appID string, now time.Time) (*Identity, error) {
 	t := d.current.Load()
 	if t == nil {
@@ -35,7 +35,7 @@ func (d *Directory) ByApp(appID string, now time.Time) (*Identity, error) {
 		return made.(*Identity), nil
 	}
 	granted, _ := CompilePermissions(app.Permissions) // what it does not know was logged when the app was loaded
-	made, _ := t.keyless.LoadOrStore(appID, d.identity(app, &Key{App: appID}, granted, granted))
+	made, _ := t.keyless.LoadOrStore(appID, d.identity(app, &Key{App: appID, CreatedAt: app.CreatedAt}, granted, granted))
 	return made.(*Identity), nil
 }
 

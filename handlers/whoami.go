@@ -12,7 +12,7 @@ import (
 // a key, gets out by itself.
 type whoamiAnswer struct {
 	App         whoamiApp   `json:"app"`
-	Key         *whoamiKey  `json:"key,omitempty"`   // nil: the token of an outside issuer
+	Key         whoamiKey   `json:"key"`
 	Token       *whoamiJWT  `json:"token,omitempty"` // nil: the key itself was sent
 	Permissions []string    `json:"permissions"`
 	Limits      []acl.Limit `json:"limits"`
@@ -63,19 +63,17 @@ func (a *API) whoami(r request) error {
 }
 
 func (a *API) describe(id *acl.Identity) whoamiAnswer {
-	app := id.App
+	app, key := id.App, id.Key
 	answer := whoamiAnswer{
 		App: whoamiApp{
 			ID: app.ID, Name: app.Name, Namespace: app.Namespace, Layout: app.Layout, Cluster: app.Cluster, State: app.State,
 			ExpiresAt: app.ExpiresAt,
 		},
+		Key:         whoamiKey{ID: key.ID, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt},
 		Permissions: id.Permissions.Entries(a.commands),
 		Limits:      append([]acl.Limit{}, app.Limits...), // [] and not null
 		Sizes:       whoamiSizes(id.Sizes),
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
-	}
-	if key := id.Key; key.ID != "" {
-		answer.Key = &whoamiKey{ID: key.ID, CreatedAt: key.CreatedAt, ExpiresAt: key.ExpiresAt}
 	}
 	if id.JWT != nil {
 		answer.Token = &whoamiJWT{Issuer: id.JWT.Issuer, ExpiresAt: id.JWT.ExpiresAt}
