@@ -42,30 +42,36 @@ type gateway struct {
 	closeControl func() error
 }
 
-// newGateway builds store → acl → handlers → servers, each from what was built before.
-func newGateway(cfg Config, log *slog.Logger) (_ *gateway, err error) {
+// newGateway makes the gateway of a configuration.
+func newGateway(cfg Config, log *slog.Logger) (*gateway, error) {
 	redisLog.use(log)
-	secret, err := acl.LoadSecret(cfg.SecretFile)
+	certs, err := newCertificates(cfg, log, time.Now)
 	if err != nil {
 		return nil, err
 	}
-	g := &gateway{cfg: cfg, log: log}
-	if g.certs, err = newCertificates(cfg, log, time.Now); err != nil {
+	storage, closeControl, err := openStorage(cfg, certs, log)
+	if err != nil {
 		return nil, err
 	}
+	return newGatewayOn(cfg, log, certs, storage, closeControl)
+}
+
+// newGatewayOn builds store → acl → handlers → servers, each from what was built before, on a storage of apps and keys, which it closes
+// when it fails.
+func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl.Storage, closeControl func() error) (*gateway, error) {
+	secret, err := acl.LoadSecret(cfg.SecretFile)
+	if err != nil {
+		return nil, errors.Join(err, closeControl())
+	}
+	g := &gateway{cfg: cfg, log: log, certs: certs, closeControl: closeControl}
 	registry := newRegistry()
 	registry.MustRegister(certificateExpiry{g.certs}, newAlertThresholds(cfg.Alerts))
 	if g.configured, err = configuredClusters(cfg, g.certs); err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeControl())
 	}
 	if g.store, err = openStore(cfg, g.configured, secret, registry, log); err != nil {
-		return nil, err
+		return nil, errors.Join(err, closeControl())
 	}
-	storage, closeControl, err := openStorage(cfg, g.certs, log)
-	if err != nil {
-		return nil, errors.Join(err, g.store.Close())
-	}
-	g.closeControl = closeControl
 	g.directory = acl.NewDirectory(storage, secret, directoryDefaults(cfg), log, time.Now)
 	g.reloaded = metric.ConfigReloadSuccess.NewGauge()
 	g.reloaded.SetToCurrentTime()

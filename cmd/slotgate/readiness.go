@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -92,9 +93,22 @@ func (r *readiness) check(ctx context.Context, all bool) (checks []check, ready 
 	if !r.directory.Ready() {
 		loaded = errNotLoaded
 	}
-	checks = []check{newCheck("drain", drain), newCheck("apps-and-keys", loaded)}
+	checks = []check{newCheck("drain", drain), newCheck("apps-and-keys", loaded), newCheck("control-store", r.contact())}
 	clusters, anyGood := r.checkClusters(ctx, all)
 	return append(checks, clusters...), drain == nil && loaded == nil && anyGood
+}
+
+// contact says whether the storage of apps and keys answers. It counts for nothing: the gateway serves those it knows, and others that
+// are cut off from it as well would be no better.
+func (r *readiness) contact() error {
+	switch c := r.directory.Contact(); {
+	case c.Err == nil:
+		return nil
+	case c.Last.IsZero():
+		return errors.New("it has not answered yet")
+	default:
+		return fmt.Errorf("last heard of at %s; the apps and keys of then are served", c.Last.UTC().Format(time.RFC3339))
+	}
 }
 
 func (r *readiness) checkClusters(ctx context.Context, all bool) (checks []check, anyGood bool) {

@@ -169,7 +169,7 @@ func TestServe(t *testing.T) {
 		expect(t, call(t, "GET", g.admin+"/livez", "", ""), 200, "ok")
 		expect(t, call(t, "GET", g.admin+"/readyz", "", ""), 200, "ok\n")
 		expect(t, call(t, "GET", g.admin+"/readyz?verbose", "", ""), 200,
-			"[+]drain ok\n[+]apps-and-keys ok\n[+]cluster-default ok\nreadyz check passed\n")
+			"[+]drain ok\n[+]apps-and-keys ok\n[+]control-store ok\n[+]cluster-default ok\nreadyz check passed\n")
 		expect(t, call(t, "GET", g.admin+"/metrics", "", ""), 200, "slotgate_build_info{", "go_goroutines", "process_open_fds",
 			`slotgate_http_requests_total{`, `slotgate_redis_command_duration_seconds`)
 		expect(t, call(t, "GET", g.admin+"/debug/pprof/", "", ""), 404)
