@@ -101,7 +101,7 @@ func newWorldWith(t testing.TB, algorithm string, older []acl.Secret, trusted ..
 	}
 	w.issuer = &tokens.Issuer{Realm: realm, Keys: keys, Commands: commands, Now: w.clock.now}
 	w.verifier, err = tokens.NewVerifier(tokens.VerifierConfig{
-		Directory: w.directory, Realm: realm, Keys: keys, Trusted: trusted, Now: w.clock.now,
+		Directory: w.directory, Realm: realm, Keys: keys, Trusted: trusted, Beat: 5 * time.Millisecond, Now: w.clock.now,
 	})
 	if err != nil {
 		t.Fatal(err)

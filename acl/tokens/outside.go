@@ -45,7 +45,7 @@ func (t *Trusted) Validate() error {
 
 // When keys are read again.
 const (
-	beat         = time.Second      // a file; and how often it is looked whether anything is due
+	usualBeat    = time.Second      // a file
 	refreshEvery = 10 * time.Minute // a URL
 	unknownEvery = time.Minute      // a URL, when a token names a key that is not known: whoever sends such tokens must not make us call
 	firstRetry   = 5 * time.Second  // a URL that failed, doubled each time
@@ -124,7 +124,7 @@ func (o *outside) read(c *claims, g *grant) error {
 }
 
 // run reads the keys again whenever that is due.
-func (o *outside) run(ctx context.Context) {
+func (o *outside) run(ctx context.Context, beat time.Duration) {
 	tick := time.NewTicker(beat)
 	defer tick.Stop()
 	for {

@@ -20,6 +20,7 @@ type VerifierConfig struct {
 	Realm     Realm          // of the gateways' own tokens
 	Keys      *Keys          // required
 	Trusted   []Trusted      // outside issuers; their names (Realm.Issuer) differ from each other and from ours
+	Beat      time.Duration  // how often it is looked whether keys are to be read again; 0 = each second
 	Log       *slog.Logger   // nil = none
 	Now       func() time.Time
 }
@@ -29,6 +30,7 @@ type Verifier struct {
 	directory *acl.Directory
 	realms    map[string]realm // by issuer
 	outside   []*outside
+	beat      time.Duration
 	cache     *cache
 	now       func() time.Time
 }
@@ -50,7 +52,10 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	v := &Verifier{directory: cfg.Directory, cache: newCache(), now: cfg.Now}
+	v := &Verifier{directory: cfg.Directory, cache: newCache(), beat: cfg.Beat, now: cfg.Now}
+	if v.beat <= 0 {
+		v.beat = usualBeat
+	}
 	own := &own{keys: map[string]*verifyKey{}}
 	for id, public := range cfg.Keys.public {
 		own.keys[id] = newVerifyKey(cfg.Keys.algorithm.Alg(), public, cfg.Realm, cfg.Now)
@@ -74,7 +79,7 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 func (v *Verifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, o := range v.outside {
-		wg.Go(func() { o.run(ctx) })
+		wg.Go(func() { o.run(ctx, v.beat) })
 	}
 	<-ctx.Done()
 	wg.Wait()
