@@ -308,9 +308,10 @@ func anyInterface(t *testing.T) string {
 }
 
 func TestKeepalivedsCheckAsksReadyz(t *testing.T) {
-	ready := true
+	var ready atomic.Bool
+	ready.Store(true)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/readyz" || !ready {
+		if r.URL.Path != "/readyz" || !ready.Load() {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 	}))
@@ -320,7 +321,7 @@ func TestKeepalivedsCheckAsksReadyz(t *testing.T) {
 	if err := check(); err != nil {
 		t.Errorf("ready: %v", err)
 	}
-	ready = false
+	ready.Store(false)
 	if check() == nil {
 		t.Error("not ready, and the check passes")
 	}
