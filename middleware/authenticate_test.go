@@ -3,12 +3,14 @@ package middleware_test
 import (
 	"encoding/base64"
 	"net/http"
+	"net/http/httptest"
 	"net/netip"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/middleware"
 )
 
@@ -198,6 +200,44 @@ func TestFailuresAreCountedByReason(t *testing.T) {
 		if n := g.metric(t, "slotgate_auth_failures_total", map[string]string{"reason": reason}); n != 1 {
 			t.Errorf("%s: %v, want 1", reason, n)
 		}
+	}
+}
+
+func TestRefusedTokensAreCountedAndThrottledAsBadKeysAre(t *testing.T) {
+	g := start(t, throttled(2), keyRoutes)
+	g.auth["e.x.p"], g.auth["f.o.rged"] = tokens.Expired, tokens.BadSignature
+	first := g.do(t, "GET", "/v1/strings/a", nil, "Authorization: Bearer e.x.p")
+	second := g.do(t, "GET", "/v1/strings/a", nil, "Authorization: Bearer f.o.rged")
+	if whole(first) != whole(second) || first.code(t) != "unauthenticated" {
+		t.Errorf("the reason is told: %s %s", first.body, second.body)
+	}
+	if a := g.do(t, "GET", "/v1/strings/a", nil, "Authorization: Bearer e.x.p"); a.status != 429 {
+		t.Errorf("%d after as many failures as are allowed", a.status)
+	}
+	for _, reason := range []string{"token_expired", "token_bad_signature", "throttled"} {
+		if n := g.metric(t, "slotgate_auth_failures_total", map[string]string{"reason": reason}); n != 1 {
+			t.Errorf("%s: %v, want 1", reason, n)
+		}
+	}
+}
+
+// net/http refuses such a header before it gets here; this is for a server that does not.
+func TestAMegabyteOfDotsIsOneMore401(t *testing.T) {
+	e := benchChain(nil)
+	req := httptest.NewRequest("GET", "/v1/strings/a", nil)
+	req.Header.Set("Authorization", "Bearer "+strings.Repeat(".", 1<<20))
+	result := testing.Benchmark(func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			w := httptest.NewRecorder()
+			e.ServeHTTP(w, req)
+			if w.Code != 401 && w.Code != 429 {
+				b.Fatal(w.Code)
+			}
+		}
+	})
+	if n := result.AllocedBytesPerOp(); n > 64<<10 {
+		t.Errorf("it costs %d bytes", n)
 	}
 }
 

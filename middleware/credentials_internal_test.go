@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+
+	"github.com/slotgate/slotgate/acl/tokens"
 )
 
 func basic(s string) string { return "Basic " + base64.StdEncoding.EncodeToString([]byte(s)) }
@@ -32,6 +34,9 @@ func TestCredentials(t *testing.T) {
 		"basic in the URL alphabet":        {[]string{"Basic " + base64.URLEncoding.EncodeToString([]byte(":\xff\xfe\xfd"))}, ""},
 		"basic without a colon":            {[]string{basic("sg_a")}, ""},
 		"basic with an empty password":     {[]string{basic("sg_a:")}, ""},
+		"a token as long as they get":      {[]string{"Bearer " + strings.Repeat("a", tokens.MaxBytes)}, strings.Repeat("a", tokens.MaxBytes)},
+		"basic with a token":               {[]string{basic(":" + strings.Repeat("a", 3000))}, strings.Repeat("a", 3000)},
+		"a megabyte of dots":               {[]string{"Bearer " + strings.Repeat(".", 1<<20)}, ""},
 		"a header longer than any of ours": {[]string{"Bearer " + strings.Repeat("a", maxAuthorization)}, ""},
 	} {
 		token, ok := credentials(c.headers)
