@@ -126,6 +126,9 @@ func TestEnvironment(t *testing.T) {
 		{"a cluster's name may have an underscore", []string{"SLOTGATE_CLUSTERS_EU_WEST_USERNAME=u"}, "clusters.eu_west.username", "u"},
 		{"a cluster of the file is met, its dash written as underscore",
 			[]string{"SLOTGATE_CONFIG=testdata/good.yaml", "SLOTGATE_CLUSTERS_OTHER_ONE_USERNAME=u"}, "clusters.other-one.username", "u"},
+		{"an issuer of tokens appears", []string{
+			"SLOTGATE_JWT_TRUSTED_LOGIN_JWKS_FILE=/keys", "SLOTGATE_JWT_TRUSTED_LOGIN_ALGORITHMS=ES256,RS256",
+		}, "jwt.trusted.login.algorithms", "[ES256 RS256]"},
 		{"a boolean", []string{"SLOTGATE_HTTP_H2C=true"}, "http.h2c", "true"},
 		{"SLOTGATE_CONFIG names the file", []string{"SLOTGATE_CONFIG=testdata/good.yaml"}, "redis.pool_size", "64"},
 	} {

@@ -138,9 +138,10 @@ func TestTwoGateways(t *testing.T) {
 		everywhere(t, "resume", both, "200", key, byFirst, bySecond)
 	})
 	t.Run("rotate", func(t *testing.T) {
-		next := tokenForm.FindString(mustRun(t, vars, "key", "create", "shop").stdout)
-		everywhere(t, "the next key", both, "200", next)
-		mustRun(t, vars, "key", "revoke", key)
+		id := strings.Split(key, "_")[1]
+		next := tokenForm.FindString(mustRun(t, vars, "key", "rotate", id, "--overlap", "1h").stdout)
+		everywhere(t, "rotate", both, "200", next, key, byFirst, bySecond)
+		mustRun(t, vars, "key", "revoke", id)
 		everywhere(t, "revoke", both, "401 unauthenticated", key, byFirst, bySecond)
 		key = next
 		everywhere(t, "the next key", both, "200", key)
