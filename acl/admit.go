@@ -35,7 +35,7 @@ func (d *Directory) ByApp(appID string, now time.Time) (*Identity, error) {
 		return made.(*Identity), nil
 	}
 	granted, _ := CompilePermissions(app.Permissions) // what it does not know was logged when the app was loaded
-	made, _ := t.keyless.LoadOrStore(appID, d.identity(app, &Key{App: appID, CreatedAt: app.CreatedAt}, granted, granted))
+	made, _ := t.keyless.LoadOrStore(appID, t.defaults.identity(app, &Key{App: appID, CreatedAt: app.CreatedAt}, granted, granted))
 	return made.(*Identity), nil
 }
 

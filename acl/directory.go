@@ -27,7 +27,7 @@ type Defaults struct {
 type Directory struct {
 	storage  Storage
 	mac      *tokenMAC
-	defaults Defaults
+	defaults Defaults // guarded by loading
 	log      *slog.Logger
 	now      func() time.Time
 	clusters func(map[string]*Cluster) // told of the stored clusters; may be nil
@@ -122,6 +122,19 @@ func (d *Directory) Refresh(ctx context.Context) error {
 	d.current.Store(next)
 	d.log.InfoContext(ctx, "apps and keys loaded", "version", set.Version, "apps", len(set.Apps), "keys", len(set.Keys))
 	return nil
+}
+
+// SetDefaults changes what apps get that say nothing of their own, from the next Authenticate on.
+func (d *Directory) SetDefaults(ctx context.Context, defaults Defaults) {
+	d.loading.Lock()
+	defer d.loading.Unlock()
+	if defaults == d.defaults {
+		return
+	}
+	d.defaults = defaults
+	if old := d.current.Load(); old != nil {
+		d.current.Store(d.build(ctx, old.set, old))
+	}
 }
 
 func (d *Directory) fault(ctx context.Context, err error) {

@@ -76,6 +76,41 @@ func TestWhoCallsIsWorkedOutBeforehand(t *testing.T) {
 	}
 }
 
+func TestDefaultsCanChange(t *testing.T) {
+	token, k := key(t, "shop", nil)
+	small, sk := key(t, "small", nil)
+	set := setOf("1", []*acl.App{app("shop", nil), app("small", func(a *acl.App) { a.Sizes.ValueMaxBytes = 5 })}, k, sk)
+	d := newDirectory(t, &fake{set: set}, newClock(), nil)
+	other := acl.Defaults{Sizes: acl.Sizes{ValueMaxBytes: 77, KeyMaxBytes: 7}, CompressMinBytes: 9}
+	d.SetDefaults(t.Context(), acl.Defaults{}) // before anything is loaded
+	d.SetDefaults(t.Context(), other)
+	refresh(t, d)
+	authenticate := func(token string) *acl.Identity {
+		id, err := d.Authenticate(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	before := authenticate(token)
+	if before.Sizes.ValueMaxBytes != 77 || before.CompressMinBytes != 9 || authenticate(small).Sizes.ValueMaxBytes != 5 {
+		t.Errorf("what was set before loading gives %+v", before)
+	}
+	other.Sizes.ValueMaxBytes = 88
+	d.SetDefaults(t.Context(), other)
+	after := authenticate(token)
+	if after.Sizes.ValueMaxBytes != 88 || before.Sizes.ValueMaxBytes != 77 || authenticate(small).Sizes.ValueMaxBytes != 5 {
+		t.Errorf("changed defaults give %+v", after)
+	}
+	if after.App != before.App {
+		t.Error("the app has another pointer, so its buckets would be looked for anew")
+	}
+	refresh(t, d)
+	if again := authenticate(token); again != after {
+		t.Error("a load that brings nothing new made another identity")
+	}
+}
+
 // A directory remembers the token that has opened a key; it must not take anything else for it, nor remember it too long.
 func TestAKnownTokenOpensOnlyItsOwnKey(t *testing.T) {
 	token, k := key(t, "shop", nil)

@@ -18,10 +18,12 @@ import (
 
 // A table is one loaded set, compiled: everything Authenticate needs, worked out beforehand. It is never changed, only replaced.
 type table struct {
-	version string
-	apps    map[string]*App
-	entries map[string]*entry // by key id
-	keyless sync.Map          // app id → *Identity of a caller without a key; made when the first one comes
+	version  string
+	set      *Set     // what it was made of
+	defaults Defaults // and for what apps leave open
+	apps     map[string]*App
+	entries  map[string]*entry // by key id
+	keyless  sync.Map          // app id → *Identity of a caller without a key; made when the first one comes
 }
 
 type entry struct {
@@ -79,7 +81,7 @@ func (d *Directory) build(ctx context.Context, set *Set, old *table) *table {
 	if old == nil {
 		old = &table{}
 	}
-	t := &table{version: set.Version, apps: make(map[string]*App, len(set.Apps)), entries: make(map[string]*entry, len(set.Keys))}
+	t := &table{version: set.Version, set: set, defaults: d.defaults, apps: make(map[string]*App, len(set.Apps)), entries: make(map[string]*entry, len(set.Keys))}
 	owner := map[string]string{}
 	granted := make(map[string]Permissions, len(set.Apps))
 	for _, id := range slices.Sorted(maps.Keys(set.Apps)) {
@@ -101,7 +103,7 @@ func (d *Directory) build(ctx context.Context, set *Set, old *table) *table {
 	}
 	for id, key := range set.Keys {
 		if app := t.apps[key.App]; app != nil {
-			t.entries[id] = d.entry(ctx, id, app, key, granted[app.ID], old.entries[id])
+			t.entries[id] = d.entry(ctx, id, app, key, granted[app.ID], old.entries[id], old.defaults == d.defaults)
 		}
 	}
 	return t
@@ -130,8 +132,8 @@ func (d *Directory) compile(ctx context.Context, kind, id string, list []string)
 	return p
 }
 
-func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, granted Permissions, was *entry) *entry {
-	if was != nil && was.identity.App == app && sameKey(was.identity.Key, key) {
+func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, granted Permissions, was *entry, sameDefaults bool) *entry {
+	if was != nil && sameDefaults && was.identity.App == app && sameKey(was.identity.Key, key) {
 		return was
 	}
 	e := &entry{dead: key.RevokedAt != nil || app.State == Deleted}
@@ -149,31 +151,31 @@ func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, gr
 	if key.Permissions != nil {
 		permissions = granted.Intersect(d.compile(ctx, "key", id, key.Permissions))
 	}
-	e.identity = d.identity(app, key, granted, permissions)
+	e.identity = d.defaults.identity(app, key, granted, permissions)
 	return e
 }
 
 // identity puts together what a caller of the app may do; granted are the app's permissions, permissions the caller's.
-func (d *Directory) identity(app *App, key *Key, granted, permissions Permissions) *Identity {
+func (f Defaults) identity(app *App, key *Key, granted, permissions Permissions) *Identity {
 	return &Identity{
 		App:              app,
 		Key:              key,
 		Permissions:      permissions,
 		Prefix:           app.Prefix(),
-		Sizes:            app.Sizes.Over(d.defaults.Sizes),
-		CompressMinBytes: d.compressMinBytes(app, granted),
+		Sizes:            app.Sizes.Over(f.Sizes),
+		CompressMinBytes: f.compressMinBytes(app, granted),
 	}
 }
 
 // compressMinBytes looks at what the app may do, not the key: a script run with one key sees the values written with another.
-func (d *Directory) compressMinBytes(app *App, granted Permissions) int {
+func (f Defaults) compressMinBytes(app *App, granted Permissions) int {
 	if app.Compression == NoCompression || granted.MayRunScripts() {
 		return 0
 	}
 	if app.CompressMinBytes > 0 {
 		return app.CompressMinBytes
 	}
-	return max(d.defaults.CompressMinBytes, 0)
+	return max(f.CompressMinBytes, 0)
 }
 
 // Prefix is what every key of the app begins with in Redis.

@@ -8,22 +8,30 @@ import (
 // BytesInFlight bounds the bytes of requests and answers the gateway holds at once, so that a crowd of large ones is refused instead of
 // ending the process. Bodies reserve here by their length, and store for the values it loads, by way of the request's context.
 type BytesInFlight struct {
-	limit int64
+	limit atomic.Int64
 	used  atomic.Int64
 }
 
 // NewBytesInFlight makes a budget. It must be at least as large as the largest request allowed, or that one never passes; 0 means no
 // limit, counting only.
-func NewBytesInFlight(limit int64) *BytesInFlight { return &BytesInFlight{limit: limit} }
+func NewBytesInFlight(limit int64) *BytesInFlight {
+	b := &BytesInFlight{}
+	b.SetLimit(limit)
+	return b
+}
+
+// SetLimit changes the budget. What is reserved stays so: below it nothing more is until enough was given back.
+func (b *BytesInFlight) SetLimit(limit int64) { b.limit.Store(limit) }
 
 // TryAcquire reserves n bytes if they are left; it never waits. Give them back with Release.
 func (b *BytesInFlight) TryAcquire(n int64) bool {
 	if n <= 0 {
 		return true
 	}
+	limit := b.limit.Load()
 	for {
 		used := b.used.Load()
-		if b.limit > 0 && n > b.limit-used {
+		if limit > 0 && n > limit-used {
 			return false
 		}
 		if b.used.CompareAndSwap(used, used+n) {

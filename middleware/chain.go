@@ -24,6 +24,7 @@ type Config struct {
 	Throttle       ThrottleConfig
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; empty = nobody's
 	Deadline       DeadlineConfig
+	Live           *Live // what changes AccessLog and Deadline later; nil = nothing does
 }
 
 // Chain builds the guards in their order: global for the engine, before any route, and v1 for the group that needs a key.
@@ -33,11 +34,15 @@ type Config struct {
 //
 // Whatever fails, the event sees it, the renderer writes it, and nothing is read or sent for a caller who is not known.
 func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
-	m := cfg.Metrics
+	m, live := cfg.Metrics, cfg.Live
+	if live == nil {
+		live = &Live{}
+	}
+	live.Set(Settings{AccessLog: cfg.AccessLog, Deadline: cfg.Deadline})
 	global = []gin.HandlerFunc{
 		RequestID(cfg.Clock),
 		SecurityHeaders(),
-		Events(cfg.Clock, Log(cfg.Log, cfg.AccessLog), m.Record),
+		Events(cfg.Clock, Log(cfg.Log, live), m.Record),
 		cfg.Drain.Handler(),
 		Errors(nil),
 		Recover(cfg.Log, m.Panicked),
@@ -56,7 +61,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		ServerTiming(cfg.Clock),
 		RateLimit(cfg.Limiter, m.QuotaRejected),
 		Body(cfg.BytesInFlight),
-		Deadline(cfg.Deadline, cfg.Clock),
+		Deadline(live, cfg.Clock),
 	}
 	return global, v1
 }

@@ -25,6 +25,16 @@ const (
 	defaultBodyTimeout = 10 * time.Second
 )
 
+func (c DeadlineConfig) withDefaults() DeadlineConfig {
+	if c.Default <= 0 {
+		c.Default = defaultDeadline
+	}
+	if c.Body <= 0 {
+		c.Body = defaultBodyTimeout
+	}
+	return c
+}
+
 // slowBody is the share of the deadline (one in so many) that reading the body may take unnoticed; when it takes longer, the deadline
 // starts anew at its end, because sending a large body over a slow line is not the work the deadline is for.
 const slowBody = 16
@@ -48,15 +58,10 @@ type timer struct {
 //
 // The context answers Deadline and Err without a timer; only who calls Done makes one. Nobody does on the way of a single key: the
 // pipes of store are swept, and the driver gives the deadline to its connection. context.WithDeadline is 600 ns and four allocations.
-func Deadline(cfg DeadlineConfig, clock Clock) gin.HandlerFunc {
+func Deadline(live *Live, clock Clock) gin.HandlerFunc {
 	clock = clock.orReal()
-	if cfg.Default <= 0 {
-		cfg.Default = defaultDeadline
-	}
-	if cfg.Body <= 0 {
-		cfg.Body = defaultBodyTimeout
-	}
 	return func(c *gin.Context) {
+		cfg := &live.current.Load().Deadline
 		limit, err := deadlineOf(c.Request.Header[headerDeadline], cfg.Default)
 		if err != nil {
 			refuse(c, err)

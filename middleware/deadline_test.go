@@ -28,7 +28,7 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the clock moves only when everybody waits
 				e := gin.New()
-				e.Use(middleware.Errors(nil), middleware.Deadline(middleware.DeadlineConfig{}, nil))
+				e.Use(middleware.Errors(nil), middleware.Deadline(middleware.NewLive(middleware.Settings{}), nil))
 				began := time.Now()
 				e.GET("/", func(c *gin.Context) {
 					<-c.Request.Context().Done()
@@ -55,7 +55,7 @@ func TestDeadline(t *testing.T) {
 func TestContextsBelowEndWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := gin.New()
-		e.Use(middleware.Deadline(middleware.DeadlineConfig{Default: time.Second}, nil))
+		e.Use(middleware.Deadline(middleware.NewLive(middleware.Settings{Deadline: middleware.DeadlineConfig{Default: time.Second}}), nil))
 		e.GET("/", func(c *gin.Context) {
 			child, cancel := context.WithTimeout(c.Request.Context(), time.Hour)
 			defer cancel()

@@ -18,9 +18,10 @@ type LogConfig struct {
 const maxCause = 512
 
 // Log writes one line per request. Whether it is written is decided before anything is formatted.
-func Log(log *slog.Logger, cfg LogConfig) Sink {
+func Log(log *slog.Logger, live *Live) Sink {
 	var fine atomic.Uint64
 	return func(e *Event) {
+		cfg := &live.current.Load().AccessLog
 		level := slog.LevelInfo
 		switch {
 		case e.Status >= 500:

@@ -96,7 +96,7 @@ func TestWhichRequestsAreLogged(t *testing.T) {
 		"not quite slow":           {middleware.LogConfig{Slow: time.Second}, ev(200, time.Second-1), 0, ""},
 	} {
 		var b syncBuffer
-		sink := middleware.Log(slog.New(slog.NewJSONHandler(&b, nil)), c.cfg)
+		sink := middleware.Log(slog.New(slog.NewJSONHandler(&b, nil)), middleware.NewLive(middleware.Settings{AccessLog: c.cfg}))
 		for range 100 {
 			sink(c.event)
 		}
@@ -114,7 +114,7 @@ func TestCauseIsLoggedForFailuresOnly(t *testing.T) {
 	for status, want := range map[int]bool{404: false, 502: true} {
 		var b syncBuffer
 		cause := store.NewError(store.CodeBackendError, "the shard").WithCause(errors.New("connection reset " + strings.Repeat("x", 1000)))
-		middleware.Log(slog.New(slog.NewJSONHandler(&b, nil)), middleware.LogConfig{SampleOneIn: 1})(
+		middleware.Log(slog.New(slog.NewJSONHandler(&b, nil)), middleware.NewLive(middleware.Settings{AccessLog: middleware.LogConfig{SampleOneIn: 1}}))(
 			&middleware.Event{Status: status, Code: store.CodeBackendError, Err: cause})
 		got, ok := lines(t, b.String())[0]["cause"].(string)
 		if ok != want || ok && (!strings.Contains(got, "connection reset") || len(got) > 512) {
@@ -124,7 +124,7 @@ func TestCauseIsLoggedForFailuresOnly(t *testing.T) {
 }
 
 func TestUnsampledRequestsFormatNothing(t *testing.T) {
-	sink := middleware.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)), middleware.LogConfig{SampleOneIn: 1 << 30})
+	sink := middleware.Log(slog.New(slog.NewJSONHandler(io.Discard, nil)), middleware.NewLive(middleware.Settings{AccessLog: middleware.LogConfig{SampleOneIn: 1 << 30}}))
 	e := &middleware.Event{Status: 200}
 	sink(e)
 	if n := testing.AllocsPerRun(100, func() { sink(e) }); n != 0 {

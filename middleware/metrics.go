@@ -91,7 +91,7 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 	if cfg.Bytes != nil {
 		reg.MustRegister(
 			metric.BytesInFlight.NewGaugeFunc(func() float64 { return float64(cfg.Bytes.Used()) }),
-			metric.BytesLimit.NewGaugeFunc(func() float64 { return float64(cfg.Bytes.limit) }),
+			metric.BytesLimit.NewGaugeFunc(func() float64 { return float64(cfg.Bytes.limit.Load()) }),
 		)
 	}
 	if cfg.Limiter != nil {
