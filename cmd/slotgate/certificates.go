@@ -100,6 +100,29 @@ func (c *certificates) look(ctx context.Context) {
 	}
 }
 
+// prepare reads the files of all places as cfg names them. Nothing is changed until commit(true); commit must be called once it is
+// known whether to, and what is called later does nothing.
+func (c *certificates) prepare(cfg Config) (commit func(bool), found faults) {
+	c.mu.Lock()
+	states, found := readTLS(cfg, c.now())
+	done := false
+	return func(take bool) {
+		if done {
+			return
+		}
+		done = true
+		defer c.mu.Unlock()
+		if !take {
+			return
+		}
+		c.cfg = cfg
+		for place, state := range states {
+			c.note(context.Background(), place, nil)
+			c.take(context.Background(), place, state)
+		}
+	}, found
+}
+
 // note logs faults when they come and when they are gone.
 func (c *certificates) note(ctx context.Context, place string, found faults) {
 	text := ""

@@ -91,11 +91,11 @@ func newConfigCommand(e env) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:     "config",
-		Short:   "Check and print the configuration",
+		Short:   "Check, print and reload the configuration",
 		Example: "  slotgate config check --config slotgate.yaml\n  SLOTGATE_REDIS_POOL_SIZE=64 slotgate config print",
 	}
 	flags.register(cmd, true)
-	cmd.AddCommand(newConfigCheckCommand(e, &flags), newConfigPrintCommand(e, &flags))
+	cmd.AddCommand(newConfigCheckCommand(e, &flags), newConfigPrintCommand(e, &flags), newConfigReloadCommand(e, &flags))
 	return asGroup(cmd)
 }
 

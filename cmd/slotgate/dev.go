@@ -242,7 +242,7 @@ func (d *dev) serve(ctx context.Context, cfg Config, log *slog.Logger, ready fun
 	type addrs struct{ api, admin net.Addr }
 	listening, ended := make(chan addrs, 1), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, cfg, log, func(api, admin net.Addr) { listening <- addrs{api, admin} })
+		ended <- serve(ctx, cfg, log, nil, func(api, admin net.Addr) { listening <- addrs{api, admin} })
 	}()
 	select {
 	case err := <-ended:

@@ -132,7 +132,7 @@ func TestShutdownIsBounded(t *testing.T) {
 	g := &running{}
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() {
-		ended <- serve(ctx, cfg, newLogger(cfg.Log, &log), func(api, admin net.Addr) {
+		ended <- serve(ctx, cfg, newLogger(cfg.Log, &log), nil, func(api, admin net.Addr) {
 			g.api, g.admin = "http://"+api.String(), "http://"+admin.String()
 			close(ready)
 		})

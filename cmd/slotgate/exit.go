@@ -29,13 +29,19 @@ type checkError struct{ error }
 
 func (e checkError) Unwrap() error { return e.error }
 
+// deniedError marks what somebody else has refused because of who asked.
+type deniedError struct{ error }
+
+func (e deniedError) Unwrap() error { return e.error }
+
 // exitCode is the one place where an error becomes a code. serve and dev end by a signal without an error; any other
 // command that a signal stopped has not done what it was asked to.
 func exitCode(ctx context.Context, err error) int {
 	var (
-		usage usageError
-		check checkError
-		dial  *net.OpError
+		usage  usageError
+		check  checkError
+		denied deniedError
+		dial   *net.OpError
 	)
 	switch {
 	case err == nil:
@@ -46,7 +52,7 @@ func exitCode(ctx context.Context, err error) int {
 		return exitCheck
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
-	case redis.IsAuthError(err), redis.IsPermissionError(err):
+	case errors.As(err, &denied), redis.IsAuthError(err), redis.IsPermissionError(err):
 		return exitDenied
 	case errors.As(err, &dial) && dial.Op == "dial", redis.IsClusterDownError(err), errors.Is(err, context.DeadlineExceeded):
 		return exitUnreachable

@@ -25,12 +25,14 @@ type gateway struct {
 	cfg       Config
 	log       *slog.Logger
 	certs     *certificates
+	reload    *reloader
+	alerts    *alertThresholds
+	bytes     *middleware.BytesInFlight
 	directory *acl.Directory
 	issuer    *tokens.Issuer
 	verifier  *tokens.Verifier
 	store     *store.Store
 	drain     middleware.Drain
-	reloaded  prometheus.Gauge // when the configuration in use was loaded
 	readiness *readiness
 	push      *falcon.Pusher
 	tracing   *tracing // nil: off
@@ -63,9 +65,11 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 	if err != nil {
 		return nil, errors.Join(err, closeControl())
 	}
-	g := &gateway{cfg: cfg, log: log, certs: certs, closeControl: closeControl}
+	g := &gateway{cfg: cfg, log: log, certs: certs, closeControl: closeControl, bytes: middleware.NewBytesInFlight(cfg.Limits.BytesInFlight)}
 	registry := newRegistry()
-	registry.MustRegister(certificateExpiry{g.certs}, newAlertThresholds(cfg.Alerts))
+	g.alerts = newAlertThresholds(cfg.Alerts)
+	registry.MustRegister(certificateExpiry{g.certs}, g.alerts)
+	g.reload = newReloader(g, registry)
 	if g.configured, err = configuredClusters(cfg, g.certs); err != nil {
 		return nil, errors.Join(err, closeControl())
 	}
@@ -73,9 +77,7 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 		return nil, errors.Join(err, closeControl())
 	}
 	g.directory = acl.NewDirectory(storage, secret, directoryDefaults(cfg), log, time.Now)
-	g.reloaded = metric.ConfigReloadSuccess.NewGauge()
-	g.reloaded.SetToCurrentTime()
-	registry.MustRegister(directoryMetrics{g.directory}, g.reloaded)
+	registry.MustRegister(directoryMetrics{g.directory})
 	if g.push, err = newPusher(cfg.Push, registry, log); err != nil {
 		return nil, errors.Join(err, g.close())
 	}
@@ -167,22 +169,21 @@ func (g *gateway) makeTokens(secret acl.Secret) error {
 
 // newAPIHandler puts the guards before the resources.
 func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
-	bytes := middleware.NewBytesInFlight(g.cfg.Limits.BytesInFlight)
+	settings := liveSettings(g.cfg)
 	limiter := middleware.NewLimiter(nil)
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
 		Authenticator:  g.verifier,
-		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
+		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: g.bytes, Limiter: limiter}),
 		Limiter:        limiter,
-		BytesInFlight:  bytes,
+		BytesInFlight:  g.bytes,
 		Drain:          &g.drain,
 		Tracer:         g.tracing.tracer(),
-		AccessLog:      middleware.LogConfig{SampleOneIn: g.cfg.Log.Sample, Slow: milliseconds(g.cfg.Log.SlowMS)},
+		AccessLog:      settings.AccessLog,
+		Deadline:       settings.Deadline,
+		Live:           &g.reload.live,
 		Throttle:       throttle(g.cfg.Auth),
 		TrustedProxies: prefixes(g.cfg.TrustedProxies),
-		Deadline: middleware.DeadlineConfig{
-			Default: milliseconds(g.cfg.Limits.DeadlineMS), Body: milliseconds(g.cfg.HTTP.BodyTimeoutMS),
-		},
 	})
 	engine := newEngine()
 	engine.Use(global...)
@@ -194,6 +195,16 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	engine.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(engine.Routes())))
 	engine.NoMethod(middleware.NoMethod())
 	return engine
+}
+
+// liveSettings are those of the guards that a reload changes.
+func liveSettings(cfg Config) middleware.Settings {
+	return middleware.Settings{
+		AccessLog: middleware.LogConfig{SampleOneIn: cfg.Log.Sample, Slow: milliseconds(cfg.Log.SlowMS)},
+		Deadline: middleware.DeadlineConfig{
+			Default: milliseconds(cfg.Limits.DeadlineMS), Body: milliseconds(cfg.HTTP.BodyTimeoutMS),
+		},
+	}
 }
 
 // newEngine is a router that takes the path as it was sent: with Gin's defaults /v1/keys/a%2Fttl would be the TTL of

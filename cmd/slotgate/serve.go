@@ -8,8 +8,11 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"os"
+	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"syscall"
 
 	"github.com/spf13/cobra"
 )
@@ -20,7 +23,8 @@ func newServeCommand(e env) *cobra.Command {
 		Use:   "serve",
 		Short: "Run the gateway",
 		Long: `Serve runs the gateway until SIGTERM or SIGINT: it then says not ready, goes on serving for http.drain_delay_ms, lets
-what runs come to its end and exits 0. A second signal ends it at once. Every setting can be given by --set, a variable
+what runs come to its end and exits 0. A second signal ends it at once. SIGHUP makes it read its configuration again, as
+slotgate config reload does. Every setting can be given by --set, a variable
 or the file; slotgate config print lists them.`,
 		Example: `  slotgate serve --config slotgate.yaml
   slotgate serve --addrs 10.0.0.1:6379,10.0.0.2:6379 --secret-file slotgate.secret --listen :8080`,
@@ -33,30 +37,44 @@ or the file; slotgate config print lists them.`,
 			if p := cfg.Runtime.GCPercent; p > 0 && e.Getenv("GOGC") == "" {
 				defer collectAt(p)()
 			}
-			log := newLogger(cfg.Log, e.Stderr)
+			level := new(slog.LevelVar)
+			level.Set(logLevel(cfg.Log))
+			log := newLoggerAt(level, e.Stderr)
+			hangups := make(chan os.Signal, 1)
+			signal.Notify(hangups, syscall.SIGHUP) // in serve alone: other commands end with their terminal
+			defer signal.Stop(hangups)
+			from := &origin{load: func() (Config, error) { return flags.config(e) }, level: level, hangups: hangups}
 			manager := systemd{socket: e.Getenv("NOTIFY_SOCKET"), log: log}
 			defer manager.stopping(cmd.Context())()
-			return serve(cmd.Context(), cfg, log, func(_, _ net.Addr) { manager.ready() })
+			return serve(cmd.Context(), cfg, log, from, func(_, _ net.Addr) { manager.ready() })
 		},
 	}
 	flags.register(cmd, true)
 	return cmd
 }
 
-// newLogger writes JSON lines. The configuration has been validated, so the level is one.
-func newLogger(cfg Log, w io.Writer) *slog.Logger {
+// newLogger writes JSON lines.
+func newLogger(cfg Log, w io.Writer) *slog.Logger { return newLoggerAt(logLevel(cfg), w) }
+
+func newLoggerAt(level slog.Leveler, w io.Writer) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// logLevel is the level by its name. The configuration has been validated, so it is one.
+func logLevel(cfg Log) slog.Level {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(cfg.Level))
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	return level
 }
 
 // serve runs a gateway until ctx ends and everything it started has ended: nil after an orderly end. ready, which may
 // be nil, is called once both listeners accept; apps and keys may not be loaded by then.
-func serve(ctx context.Context, cfg Config, log *slog.Logger, ready func(api, admin net.Addr)) error {
+func serve(ctx context.Context, cfg Config, log *slog.Logger, from *origin, ready func(api, admin net.Addr)) error {
 	g, err := newGateway(cfg, log)
 	if err != nil {
 		return err
 	}
+	g.reload.from = from
 	api, admin, err := listen(cfg)
 	if err != nil {
 		return errors.Join(err, g.close())

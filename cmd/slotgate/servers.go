@@ -67,6 +67,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	}
 	group.Go(func() error { return g.verifier.Run(background) })
 	group.Go(func() error { return g.certs.watch(background, certificatesEvery) })
+	group.Go(func() error { g.reload.onHangup(background); return nil })
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
 		api = quietListener{api}
 	}

@@ -29,12 +29,17 @@ func (c *certificates) server(place string) *tls.Config {
 	}
 }
 
+// asksClients says whether the admin listener is for those with a client certificate.
+func (c *certificates) asksClients() bool {
+	state := c.current(placeAdmin)
+	return state != nil && state.config.ClientCAs != nil
+}
+
 // admits says whether the peer of a request to the admin listener has shown the certificate that is asked for; true when none is.
 // It is looked at with each request, not only at the handshake: connections are kept for days, and an authority that was removed or
 // a certificate that has expired meanwhile must not go on opening.
 func (c *certificates) admits(r *http.Request) bool {
-	state := c.current(placeAdmin)
-	if state == nil || state.config.ClientCAs == nil {
+	if !c.asksClients() {
 		return true
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
@@ -46,7 +51,7 @@ func (c *certificates) admits(r *http.Request) bool {
 		between.AddCert(cert)
 	}
 	_, err := shown[0].Verify(x509.VerifyOptions{
-		Roots: state.config.ClientCAs, Intermediates: between, CurrentTime: c.now(),
+		Roots: c.current(placeAdmin).config.ClientCAs, Intermediates: between, CurrentTime: c.now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 	return err == nil

@@ -29,6 +29,7 @@ var (
 	ControlConnected    = define("slotgate_control_connected", Gauge, "1 if the storage of apps and keys answered when it was last asked, which is each second; 0 while known keys are served from memory.")
 	ControlLastSuccess  = define("slotgate_control_last_success_timestamp_seconds", Gauge, "When the storage of apps and keys last answered; 0 = never.")
 	CertificateExpiry   = define("slotgate_certificate_expiry_timestamp_seconds", Gauge, "When the certificate in use expires: of the listeners api and admin, and the one shown to a cluster as cluster-NAME.", "listener")
+	ConfigLastReload    = define("slotgate_config_last_reload_successful", Gauge, "0 if the last reload was refused, or if certificates cannot be used since their files changed; the old state is in use then.")
 	ConfigReloadSuccess = define("slotgate_config_reload_success_timestamp_seconds", Gauge, "When the configuration in use was loaded.")
 	AlertThreshold      = define("slotgate_alert_threshold", Gauge, "Value from which an alert fires, from the settings under alerts. An empty label holds for all that have no value of their own.", "alert", "app", "route", "cluster")
 )

@@ -36,6 +36,9 @@ type Options struct {
 	NotAfter  time.Time
 }
 
+// Past is an end for certificates that have expired.
+var Past = time.Now().Add(-time.Minute)
+
 // New makes an authority; its file goes with the test.
 func New(t testing.TB) *CA {
 	t.Helper()
