@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -98,57 +99,73 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// begin starts a program, which ends with the test: by SIGTERM, and 30 s later by SIGKILL.
-func begin(t *testing.T, cmd *exec.Cmd) {
+// begin starts a program, which ends with the test: by SIGTERM, and 30 s later by SIGKILL. end does so before.
+func begin(t *testing.T, cmd *exec.Cmd) (end func()) {
 	t.Helper()
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
+	end = sync.OnceFunc(func() {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		kill := time.AfterFunc(30*time.Second, func() { _ = cmd.Process.Kill() })
 		_ = cmd.Wait()
 		kill.Stop()
+	})
+	t.Cleanup(func() {
+		end()
 		if t.Failed() {
 			t.Logf("%s wrote:\n%s", filepath.Base(cmd.Path), output.String())
 		}
 	})
+	return end
 }
 
 // gateway is a running "slotgate serve" on the shared cluster, with the key of an app that may do everything.
-type gateway struct{ api, admin, token string }
+type gateway struct {
+	api, admin, token string
+	end               func() // by SIGTERM, and waits
+}
 
 func startGateway(t *testing.T) gateway {
 	t.Helper()
-	g := gateway{api: freeAddr(t), admin: freeAddr(t)}
-	env := append(os.Environ(),
+	return startGateways(t, 1, "SLOTGATE_HTTP_DRAIN_DELAY_MS=0")[0]
+}
+
+// startGateways starts several that share the app, with these variables ("NAME=value") besides.
+func startGateways(t *testing.T, n int, vars ...string) []gateway {
+	t.Helper()
+	env := append(append(os.Environ(),
 		"SLOTGATE_CLUSTERS_DEFAULT_ADDRS="+strings.Join(clustertest.Shared(t).Addrs(), ","),
 		"SLOTGATE_SECRET_FILE="+write(t, filepath.Join(t.TempDir(), "secret"), strings.Repeat("secret", 8)),
-		"SLOTGATE_LISTEN="+g.api, "SLOTGATE_ADMIN_LISTEN="+g.admin, "SLOTGATE_HTTP_DRAIN_DELAY_MS=0",
-	)
-	run := func(args ...string) []byte {
+	), vars...)
+	slotgate := func(args ...string) *exec.Cmd {
 		cmd := exec.Command(built(t), args...)
 		cmd.Env = env
-		out, err := cmd.Output()
+		return cmd
+	}
+	run := func(args ...string) []byte {
+		out, err := slotgate(args...).Output()
 		if err != nil {
 			t.Fatalf("%v: %v %s", args, err, out)
 		}
 		return out
 	}
-	app := strings.ToLower(strings.NewReplacer("/", "-", "_", "-").Replace(t.Name()))
+	app := strings.ToLower(rand.Text()) // a name is never used again, not even by -count=2
 	run("app", "create", app, "--permission", "*")
 	var made struct{ Token string }
 	if err := json.Unmarshal(run("key", "create", app, "-o", "json"), &made); err != nil {
 		t.Fatal(err)
 	}
-	g.token = made.Token
-	serve := exec.Command(built(t), "serve")
-	serve.Env = env
-	begin(t, serve)
-	eventually(t, "the gateway is ready", func() bool { return status("http://"+g.admin+"/readyz") == 200 })
-	return g
+	all := make([]gateway, n)
+	for i := range all {
+		g := &all[i]
+		*g = gateway{api: freeAddr(t), admin: freeAddr(t), token: made.Token}
+		g.end = begin(t, slotgate("serve", "--listen", g.api, "--admin-listen", g.admin))
+		eventually(t, "the gateway is ready", func() bool { return status("http://"+g.admin+"/readyz") == 200 })
+	}
+	return all
 }
 
 // status asks once, on a connection of its own; 0 is no answer.

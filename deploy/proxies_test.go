@@ -30,6 +30,7 @@ type proxy struct {
 	must    bool   // a machine without it fails the test
 	start   func(t *testing.T, program string, api, admin [2]string) string
 	refuses map[string]int // raw paths of keys that it refuses itself, with the status
+	blind   bool           // it does not ask /readyz
 	repeats map[string]int // how often it sends a request that broke off, by method, where that is not once
 }
 
@@ -37,6 +38,7 @@ var proxies = []proxy{
 	{
 		name: "nginx", program: "nginx", pkg: "nginx-core", must: true, start: startNginx,
 		refuses: map[string]int{"a%00b": 400, "..%2F..%2F..%2Fup": 400},
+		blind:   true,
 		repeats: map[string]int{"GET": 2},
 	},
 	{name: "HAProxy", program: "haproxy", pkg: "haproxy", must: true, start: startHAProxy},
@@ -193,6 +195,45 @@ func TestProxiesSendAWriteOnce(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Callers notice nothing of a gateway that is restarted, reading or writing, while its proxy asks /readyz.
+func TestProxiesHideTheRestartOfAGateway(t *testing.T) {
+	for _, p := range proxies {
+		if p.blind {
+			continue
+		}
+		t.Run(p.name, func(t *testing.T) {
+			// With http.drain_delay_ms as it is by default: what is shorter than the sample needs to notice breaks connections that it
+			// keeps, and a request on its way there is lost.
+			g := startGateways(t, 2)
+			addr := p.run(t, [2]string{g[0].api, g[1].api}, [2]string{g[0].admin, g[1].admin})
+			stop, ended := make(chan struct{}), make(chan int)
+			go func() {
+				n := 0
+				defer func() { ended <- n }()
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if got, answer := g[0].call(t, "PUT", addr, "/v1/strings/a", `{"value":"1"}`); got/100 != 2 {
+						t.Errorf("PUT: %d %s", got, answer)
+					}
+					if got, answer := g[0].call(t, "GET", addr, "/v1/strings/a", ""); got != 200 {
+						t.Errorf("GET: %d %s", got, answer)
+					}
+					n++
+				}
+			}()
+			g[0].end()
+			close(stop)
+			if n := <-ended; n < 3 {
+				t.Errorf("only %d pairs of requests were sent meanwhile", n)
+			}
+		})
 	}
 }
 
