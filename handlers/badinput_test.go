@@ -66,6 +66,7 @@ var badRequests = []bad{
 	{"unknown key encoding", "GET", stringPath + "?key_encoding=hex", "", nil, 422, "validation_failed", "query:key_encoding"},
 	{"unknown include", "GET", stringPath + "?include=memory", "", nil, 422, "validation_failed", "query:include"},
 	{"unknown type", "GET", "/v1/keys?type=blob", "", nil, 422, "validation_failed", "query:type"},
+	{"empty type", "GET", "/v1/keys?type=", "", nil, 422, "validation_failed", "query:type"},
 	{"limit that is no number", "GET", "/v1/keys?limit=ten", "", nil, 400, "invalid_request", "query:limit"},
 	{"offset that is missing", "PUT", "/v1/bytes/k/range", "v", nil, 422, "validation_failed", "query:offset"},
 	{"offset that is negative", "PUT", "/v1/bytes/k/range?offset=-1", "v", nil, 422, "validation_failed", "query:offset"},

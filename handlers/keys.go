@@ -15,11 +15,10 @@ const (
 
 // listKeys is GET /v1/keys: one page of the app's keys.
 func (a *API) listKeys(r request) error {
-	limit, prefix := r.integer("limit", defaultPage), r.prefix()
+	limit, prefix, kind := r.integer("limit", defaultPage), r.prefix(), r.kind()
 	if r.bad != nil {
 		return r.bad
 	}
-	kind, _ := r.query.get("type")
 	cursor, _ := r.query.get("cursor")
 	page, err := a.store.List(r.ctx, r.id, store.ListOptions{
 		Prefix: prefix, Type: kind, Limit: int(min(max(limit, 1), maxPage)), Cursor: cursor,
@@ -49,6 +48,15 @@ func (r *request) prefix() string {
 	}
 	prefix, err := checkKey(text, r.keyEncoding, r.id.Sizes.KeyMaxBytes, "query:prefix")
 	return read(r, prefix, err)
+}
+
+// kind is the type of the listed keys, "" for all, which nobody asks for by an empty word: that is a variable without a value.
+func (r *request) kind() string {
+	kind, given := r.query.get("type")
+	if given && kind == "" {
+		r.fail(store.Invalid("query:type", "must not be empty; without it all types are listed"))
+	}
+	return kind
 }
 
 // headKey is HEAD /v1/keys/{key}: type and TTL in the header.
