@@ -65,8 +65,8 @@ clients: ## generate Go, Python, TypeScript and Java clients from the document a
 contract: ## schemathesis: the gateway against its document, under a minute (EXAMPLES, SEED)
 	deploy/contract/run
 
-contract-long: ## the same with more than 10,000 requests (ten minutes)
-	EXAMPLES=400 deploy/contract/run
+contract-long: ## the same with more than 10,000 requests, others each time (five minutes)
+	EXAMPLES=$${EXAMPLES:-400} SEED=$${SEED:-$$RANDOM} deploy/contract/run
 
 lint-openapi: ## Redocly: the document against openapi/redocly.yaml
 	deploy/contract/lint

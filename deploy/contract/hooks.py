@@ -27,8 +27,6 @@ class Refusal(NamedTuple):
 EXPECTED = [
     Refusal(400, "invalid_key", "must be base64url", "how a key is written depends on key_encoding, which a schema cannot say"),
     Refusal(400, "invalid_key", "must be at most 1024 bytes", "the limit is the app's, and of bytes, not of characters"),
-    Refusal(400, "invalid_request", "header:If-(None-)?Match", "the grammar of entity tags is that of RFC 9110, not of a schema"),
-    Refusal(400, "invalid_request", "header:X-Request-Deadline-Ms", "the longest deadline is a setting of the gateway"),
     Refusal(400, "invalid_request", "query:cursor", "a cursor is opaque and comes from the page before"),
     Refusal(404, "key_not_found", "", "the key does not exist, or a request beside this one has deleted it"),
     Refusal(404, "not_found", "no such page", "the names of pages and codes are a list that grows"),
@@ -46,7 +44,6 @@ EXPECTED = [
     Refusal(422, "validation_failed", "header:If-None-Match excludes If-Match", "both are good alone"),
     Refusal(422, "validation_failed", "without an exponent", "JSON writers put large and small numbers so; the description asks for plain notation"),
     Refusal(422, "validation_failed", "64 bits", "a whole number has no bounds in the schema, since a fraction of that size is good"),
-    Refusal(422, "validation_failed", "must be base64, standard", "how a value is written depends on encoding"),
 ]
 
 
@@ -59,24 +56,33 @@ def sent(response, name):
 
 
 @schemathesis.check
-def refusal_is_expected(ctx, response, case):
+class RefusalIsExpected:
     """A good request is answered, or refused for a reason in the table above."""
-    if response.status_code < 400 or not is_positive(case):
-        return
-    if response.status_code == 401:
-        assert sent(response, "Authorization") != f"Bearer {os.environ['KEY']}", "401 to a good key"
-        return
-    if response.status_code >= 500:  # see below
-        return
-    if case.method.upper() == "HEAD":  # has no body to read
-        assert any(r.status == response.status_code for r in EXPECTED), f"unexpected status {response.status_code}"
-        return
-    problem = response.json()
-    places = [f"{e['pointer']} {e['detail']}" for e in problem.get("errors", [])] or [problem.get("detail", "")]
-    for place in places:
-        assert any(
-            r.status == response.status_code and r.code == problem["code"] and re.search(r.where, place) for r in EXPECTED
-        ), f"unexpected refusal of a good request: {problem['code']}: {place}"
+
+    def __init__(self):
+        self.met = set()
+
+    def after_response(self, ctx, response, case):
+        if response.status_code < 400 or response.status_code >= 500 or not is_positive(case):  # 5xx: see below
+            return
+        if response.status_code == 401:
+            assert sent(response, "Authorization") != f"Bearer {os.environ['KEY']}", "401 to a good key"
+            return
+        if response.request.method == "HEAD":  # its answer has no body to read
+            assert any(r.status == response.status_code for r in EXPECTED), f"unexpected status {response.status_code}"
+            return
+        problem = response.json()
+        for place in [f"{e['pointer']} {e['detail']}" for e in problem.get("errors", [])] or [problem.get("detail", "")]:
+            reasons = [
+                r for r in EXPECTED if (r.status, r.code) == (response.status_code, problem["code"]) and re.search(r.where, place)
+            ]
+            assert reasons, f"unexpected refusal of a good request: {problem['code']}: {place}"
+            self.met.update(reasons)
+
+    def after_run(self, ctx):
+        for r in EXPECTED:
+            if r not in self.met:
+                print(f"no good request was refused in this run for {r.status} {r.code} {r.where!r}: {r.why}")
 
 
 @schemathesis.check
@@ -111,10 +117,6 @@ schemathesis.openapi.format(
 )
 
 
-def base64url(text):
-    return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).rstrip(b"=").decode()
-
-
 @schemathesis.hook
 def filter_case(ctx, case):
     """Drops requests that are not as broken as schemathesis thinks."""
@@ -124,38 +126,73 @@ def filter_case(ctx, case):
     return not (octets and isinstance(case.body, NotSet))  # no body is an empty one in HTTP, and an empty value here
 
 
+# Operations that put something else in a key's place, or end it. The list, which run made, would not live long.
+ENDS = {"putString", "deleteString", "putBytes", "deleteBytes", "putCounter", "deleteKey", "putKeyTtl", "mset", "mdelete"}
+
+
 @schemathesis.hook
 def map_case(ctx, case):
-    """Writes keys and values in the encoding that the same request names, and conditions as RFC 9110 has them: no schema can ask for that."""
+    """Makes a good request one that means something, where no schema can ask for that."""
     if not is_positive(case):
         return case
-    if (case.query or {}).get("key_encoding") == "base64url":
-        if "key" in (case.path_parameters or {}):
-            case.path_parameters["key"] = base64url(urllib.parse.unquote(str(case.path_parameters["key"])))
-        if "prefix" in case.query:
-            case.query["prefix"] = base64url(str(case.query["prefix"]))
-    if isinstance(case.body, dict):
-        encode_body(case.body)
-    for name in ("If-Match",) if case.method in ("PUT", "POST", "DELETE") else ("If-None-Match",):
-        if name in (case.headers or {}):
-            case.headers[name] = entity_tags(case.headers[name])
+    path, query, body = case.path_parameters or {}, case.query or {}, case.body if isinstance(case.body, dict) else {}
+    ends = case.operation.definition.raw["operationId"] in ENDS
+    if "key" in path:
+        plain = urllib.parse.unquote(str(path["key"]))
+        meant = encoded(spared(plain, ends), query)
+        if meant != plain:
+            path["key"] = meant
+    if "prefix" in query:
+        query["prefix"] = encoded(str(query["prefix"]), query)
+    if "keys" in body:
+        body["keys"] = [encoded(spared(key, ends), body) for key in body["keys"]]
+    items = body.get("items", [])
+    for item in items:
+        item["key"] = encoded(spared(item["key"], ends), body)
+    for part in (body, *items):
+        if part.get("encoding", body.get("encoding")) == "base64" and "value" in part:
+            part["value"] = base64.b64encode(part["value"].encode()).decode()
+    if case.meta.phase.name.value == "coverage":  # which knows one time only, long ago
+        for part in (query, body, *items):
+            if "expires_at" in part:
+                part["expires_at"] = (now + datetime.timedelta(days=1)).isoformat() + "Z"
+    correct_headers(case)
     return case
+
+
+def spared(key, ends):
+    return "text" if ends and key == "list" else key
+
+
+def encoded(key, beside):
+    """The key in the encoding that is named beside it."""
+    if beside.get("key_encoding") != "base64url":
+        return key
+    return base64.urlsafe_b64encode(key.encode()).rstrip(b"=").decode()
+
+
+def correct_headers(case):
+    headers = case.headers or {}
+    if "X-Request-Deadline-Ms" in headers:  # the gateway's own deadline, the most there can be, is a setting
+        headers["X-Request-Deadline-Ms"] = str(min(int(headers["X-Request-Deadline-Ms"]), 1000))
+    for name in ("If-Match", "If-None-Match"):  # their grammar is RFC 9110's
+        if name in headers:
+            writes = case.method.upper() not in ("GET", "HEAD")
+            headers[name] = "*" if writes and name == "If-None-Match" else entity_tags(str(headers[name]))
 
 
 def entity_tags(text):
     """The text when it is * or begins like an entity tag, otherwise an entity tag of its characters: most text is neither."""
-    text = str(text)
     if text == "*" or text.startswith(('"', 'W/"')):
         return text
     return '"' + re.sub(r"[^!#-~]", "-", text) + '"'
 
 
-def encode_body(body):
-    if body.get("key_encoding") == "base64url":
-        if isinstance(body.get("keys"), list):
-            body["keys"] = [base64url(key) for key in body["keys"]]
-        for item in body.get("items") or []:
-            item["key"] = base64url(item["key"])
-    for part in [body, *(body.get("items") or [])]:
-        if part.get("encoding", body.get("encoding")) == "base64" and isinstance(part.get("value"), str):
-            part["value"] = base64.b64encode(part["value"].encode("utf-8", "surrogatepass")).decode()
+@schemathesis.deserializer("text/html")
+def page(ctx, response):
+    return response.content.decode()
+
+
+@schemathesis.deserializer("application/octet-stream")
+def octets(ctx, response):
+    return response.content.decode("latin-1")
