@@ -40,6 +40,7 @@ EXPECTED = [
     Refusal(422, "validation_failed", "exclude each other", "ttl_ms, expires_at and keep_ttl are good alone and contradict each other"),
     Refusal(422, "validation_failed", "must be in the future|within 100 years", "what is in the future is not for a schema to say"),
     Refusal(422, "validation_failed", "/ttl_ms is required", "one of ttl_ms and expires_at; the subset of OpenAPI used has no anyOf for it"),
+    Refusal(422, "validation_failed", "^/permissions", "permissions are a language of their own, and all must fit into a token"),
     Refusal(422, "validation_failed", "ttl_when needs", "without a TTL there is nothing to be set when"),
     Refusal(422, "validation_failed", "header:If-None-Match excludes If-Match", "both are good alone"),
     Refusal(422, "validation_failed", "without an exponent", "JSON writers put large and small numbers so; the description asks for plain notation"),
