@@ -41,6 +41,10 @@ func (s Suite) Run(t *testing.T) {
 	t.Run("a bad cluster is refused", s.refusedClusters)
 	t.Run("a directory follows the clusters", s.clustersFollow)
 	t.Run("every change is told with who, before and after", s.audit)
+	t.Run("an export is a file, and comes back by an import", s.transfer)
+	if s.KeepsRevisions {
+		t.Run("an import that cannot be is refused whole", s.refusedImports)
+	}
 	t.Run("the version says whether anything changed", s.version)
 	t.Run("a change is announced, and watching ends with its context", s.watch)
 	t.Run("a directory follows", s.directory)

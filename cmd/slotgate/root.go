@@ -13,6 +13,7 @@ import (
 type env struct {
 	Getenv  func(string) string
 	Environ func() []string // nil: no variables
+	Stdin   io.Reader       // nil: nothing
 	Stdout  io.Writer       // data
 	Stderr  io.Writer       // progress, notes, errors, logs
 }
@@ -70,7 +71,7 @@ shows each with its origin.
 	root.SetHelpTemplate(helpTemplate)
 	root.AddCommand(
 		newDevCommand(e), newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e),
-		newClusterCommand(e), newAuditCommand(e), newVersionCommand(e))
+		newClusterCommand(e), newAuditCommand(e), newExportCommand(e), newImportCommand(e), newVersionCommand(e))
 	return asGroup(root)
 }
 
