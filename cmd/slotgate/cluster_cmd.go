@@ -15,7 +15,7 @@ func newClusterCommand(e env) *cobra.Command {
 	var flags configFlags
 	cmd := &cobra.Command{
 		Use:   "cluster",
-		Short: "Add, list, change and remove clusters",
+		Short: "Add, list, change, check and remove clusters",
 		Long: `Cluster keeps Redis Clusters in the control store, beside those of the configuration file, which go first and are
 changed there. Every gateway knows a new one within a second and connects when the first request for one of its apps
 comes. A password is never stored, only the path of a file with it, in control.password_dir, which every gateway reads.`,
@@ -25,7 +25,7 @@ comes. A password is never stored, only the path of a file with it, in control.p
 	}
 	flags.register(cmd, false)
 	cmd.AddCommand(newClusterAddCommand(e, &flags), newClusterListCommand(e, &flags), newClusterSetCommand(e, &flags),
-		newClusterRemoveCommand(e, &flags))
+		newClusterCheckCommand(e, &flags), newClusterRemoveCommand(e, &flags))
 	return asGroup(cmd)
 }
 

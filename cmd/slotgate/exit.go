@@ -34,6 +34,11 @@ type deniedError struct{ error }
 
 func (e deniedError) Unwrap() error { return e.error }
 
+// unreachableError marks a check that met nobody.
+type unreachableError struct{ error }
+
+func (e unreachableError) Unwrap() error { return e.error }
+
 // exitCode is the one place where an error becomes a code. serve and dev end by a signal without an error; any other
 // command that a signal stopped has not done what it was asked to.
 func exitCode(ctx context.Context, err error) int {
@@ -42,6 +47,7 @@ func exitCode(ctx context.Context, err error) int {
 		check  checkError
 		denied deniedError
 		dial   *net.OpError
+		away   unreachableError
 	)
 	switch {
 	case err == nil:
@@ -50,6 +56,8 @@ func exitCode(ctx context.Context, err error) int {
 		return exitUsage
 	case errors.As(err, &check):
 		return exitCheck
+	case errors.As(err, &away):
+		return exitUnreachable
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted
 	case errors.As(err, &denied), redis.IsAuthError(err), redis.IsPermissionError(err):
