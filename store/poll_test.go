@@ -28,6 +28,8 @@ func newPolled(t *testing.T, c *localcluster.Cluster, change ...func(*store.Conf
 		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: c.Addrs()}},
 		CursorKey: []byte(strings.Repeat("k", 32)),
 		NodePoll:  20 * time.Millisecond,
+		// After so many failed dials go-redis leaves a goroutine that outlives Close by a second (v9.23.0, ConnPool.tryDial).
+		Redis: store.RedisConfig{PoolSize: 1000},
 	}
 	for _, f := range change {
 		f(&cfg)
