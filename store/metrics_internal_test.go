@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/redis/go-redis/v9"
@@ -129,6 +130,22 @@ func benchmarked() (*cluster, *way) {
 	s := &Store{}
 	c := newCluster("default", ClusterConfig{Addrs: []string{"127.0.0.1:1"}}, &Config{}, newMetrics(prometheus.NewRegistry(), s))
 	return c, c.way(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+}
+
+func TestAnItemThatStandsForOthersCountsForEach(t *testing.T) {
+	c, w := benchmarked()
+	defer func() { _ = c.client.Close(); _ = w.node.Close() }()
+	b := &batch{cluster: c, items: make([]item, 4)}
+	b.items[0].twin = 2 // the same key
+	b.items[2].err = NewError(CodeClusterDown, "")
+	b.items[3].got.Err = NewError(CodeResponseTooLarge, "")
+	b.counted()
+	for result, want := range map[string]float64{"cluster_down": 2, "response_too_large": 1, "ok": 1} {
+		var m dto.Metric
+		if err := c.metrics.items.WithLabelValues("default", result).Write(&m); err != nil || m.GetCounter().GetValue() != want {
+			t.Errorf("%s: %v, want %v", result, m.GetCounter().GetValue(), want)
+		}
+	}
 }
 
 func TestObservingACommandAllocatesNothing(t *testing.T) {
