@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -106,6 +107,27 @@ func TestRunbookHasASectionForEachAlert(t *testing.T) {
 	slices.Sort(sections)
 	if names := alertNames(t); !slices.Equal(names, sections) {
 		t.Errorf("alerts are\n%v\nsections are\n%v", names, sections)
+	}
+}
+
+// Whoever follows the runbook at night finds no command that is none.
+func TestRunbookNamesCommandsThatExist(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "slotgate")
+	if out, err := exec.Command("go", "build", "-o", binary, "../cmd/slotgate").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	commands := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)(?:`|^\\$ )slotgate ([a-z]+(?: [a-z]+)?)").FindAllStringSubmatch(read(t, "prometheus/runbook.md"), -1) {
+		commands[m[1]] = true
+	}
+	if len(commands) < 5 {
+		t.Fatalf("only %v were found", slices.Sorted(maps.Keys(commands)))
+	}
+	for command := range commands {
+		out, err := exec.Command(binary, append(strings.Fields(command), "--help")...).CombinedOutput()
+		if usage := "\n  slotgate " + command + " "; err != nil || !strings.Contains(string(out), usage) {
+			t.Errorf("slotgate %s is no command (%v)", command, err)
+		}
 	}
 }
 
