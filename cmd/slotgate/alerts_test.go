@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -70,6 +72,29 @@ func TestBadThresholdSettings(t *testing.T) {
 	} {
 		got := slotgate(t, nil, "config", "check", c.arg)
 		contains(t, c.name, got.stderr, c.want)
+	}
+}
+
+// The lines that the operators' page shows are good ones.
+func TestOperatorsPageShowsGoodThresholds(t *testing.T) {
+	page, err := os.ReadFile("../../deploy/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(page), "```yaml\nalerts:\n")
+	example, _, ok2 := strings.Cut(rest, "```")
+	if !ok || !ok2 {
+		t.Fatal("the page has no example")
+	}
+	file := filepath.Join(t.TempDir(), "slotgate.yaml")
+	if err := os.WriteFile(file, []byte("alerts:\n"+example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := load(sources{File: file})
+	var v validation
+	v.alerts(l.Config)
+	if len(l.Faults) > 0 || len(v) > 0 || len(l.Config.Alerts.Overrides) < 4 {
+		t.Errorf("%v, %v in\n%s", l.Faults, v, example)
 	}
 }
 
