@@ -31,11 +31,13 @@ stop() {
 	done
 }
 
-# quietly NAME COMMAND… prints what the command printed only when it fails, since generators and installers talk a lot.
+# quietly NAME COMMAND… prints what the command printed only when it fails, since generators and installers talk a lot. It runs the command
+# in the background, because in a condition bash would go on after an error inside.
 quietly() {
 	local name=$1
 	shift
-	if ! "$@" >"$work/$name.log" 2>&1; then
+	(set -e; "$@") >"$work/$name.log" 2>&1 &
+	if ! wait $!; then
 		echo "$name failed:" >&2
 		cat "$work/$name.log" >&2
 		return 1
