@@ -170,6 +170,28 @@ func TestDockerfileAgreesWithTheDefaults(t *testing.T) {
 	}
 }
 
+func TestImagesHealthCheckTellsALivingGatewayFromADeadOne(t *testing.T) {
+	m := regexp.MustCompile(`(?m)^HEALTHCHECK .* CMD \["/usr/local/bin/slotgate", (.*)\]$`).FindStringSubmatch(read(t, "Dockerfile"))
+	if m == nil {
+		t.Fatal("the Dockerfile has no health check that runs slotgate")
+	}
+	args := strings.Split(strings.ReplaceAll(m[1], `"`, ""), ", ")
+	g := startGateway(t)
+	check := func() error {
+		cmd := exec.Command(built(t), args...)
+		cmd.Env = []string{"SLOTGATE_ADMIN_LISTEN=" + g.admin, "SLOTGATE_CLUSTERS_DEFAULT_ADDRS=127.0.0.1:1",
+			"SLOTGATE_SECRET_FILE=" + write(t, filepath.Join(t.TempDir(), "secret"), strings.Repeat("secret", 8))}
+		return cmd.Run()
+	}
+	if err := check(); err != nil {
+		t.Errorf("alive, while Redis may be away: %v", err)
+	}
+	g.end()
+	if check() == nil {
+		t.Error("dead, and the check passes")
+	}
+}
+
 func TestUnitGivesTheGatewayTimeToDrain(t *testing.T) {
 	text := read(t, "systemd/slotgate.service")
 	m := regexp.MustCompile(`(?m)^TimeoutStopSec=(\d+)$`).FindStringSubmatch(text)
