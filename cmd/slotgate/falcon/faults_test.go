@@ -1,6 +1,8 @@
 package falcon_test
 
 import (
+	"bufio"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -71,17 +73,14 @@ func TestBadTargets(t *testing.T) {
 		"one that hangs":                 {listen(t, untilGone), "timeout"},
 		"one that refuses":               {"http://127.0.0.1:1/v1/push", "refused"},
 		"one that hangs up":              {listen(t, func(net.Conn) {}), "refused"},
-		"one that speaks something else": {listen(t, func(c net.Conn) { _, _ = c.Write([]byte("-ERR what?\r\n")) }), "refused"},
+		"one that speaks something else": {listen(t, answer("", "-ERR what?\r\n")), "refused"},
 		"one that answers 500":           {serve(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }), "status"},
 		"one that answers 404":           {serve(t, http.NotFound), "status"},
 		"one that redirects": {serve(t, func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, elsewhere, http.StatusTemporaryRedirect)
 		}), "status"},
-		"one whose header comes byte by byte": {listen(t, dribble("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Padding: 0123456789\r\n\r\n")), "timeout"},
-		"one whose body comes byte by byte": {listen(t, func(c net.Conn) {
-			_, _ = c.Write([]byte("HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n"))
-			dribble("0123456789012345678901234567890123456789")(c)
-		}), "timeout"},
+		"one whose header comes byte by byte": {listen(t, answer("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Padding: 0123456789\r\n\r\n")), "timeout"},
+		"one whose body comes byte by byte":   {listen(t, answer("0123456789012345678901234567890123456789", "HTTP/1.1 200 OK\r\nContent-Length: 40\r\n\r\n")), "timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := start(t, falcon.Config{URL: c.url, Chunk: 2, Timeout: 100 * time.Millisecond}, keys(3))
@@ -102,11 +101,19 @@ func TestBadTargets(t *testing.T) {
 	}
 }
 
-// dribble writes text, one byte each 20 ms, as long as somebody listens.
-func dribble(text string) func(net.Conn) {
+// answer reads the request, writes what comes at once, and then the slow text, one byte each 20 ms, as long as somebody listens.
+func answer(slow string, atOnce ...string) func(net.Conn) {
 	return func(c net.Conn) {
-		for i := range len(text) {
-			if _, err := c.Write([]byte{text[i]}); err != nil {
+		req, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
+		}
+		_, _ = io.Copy(io.Discard, req.Body)
+		for _, text := range atOnce {
+			_, _ = io.WriteString(c, text)
+		}
+		for i := range len(slow) {
+			if _, err := c.Write([]byte{slow[i]}); err != nil {
 				return
 			}
 			time.Sleep(20 * time.Millisecond) // slowness is what is tested
