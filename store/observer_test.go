@@ -1,12 +1,14 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 )
@@ -38,7 +40,7 @@ func TestObserver(t *testing.T) {
 			s := newStore(t, clustertest.Shared(t), func(c *store.Config) { c.Coalesce.Off = off; c.Batch.Chunk = 10 })
 			o := &observer{}
 			ctx := context.WithValue(testContext(t), store.ObserverKey(), o)
-			id := newApp(t)
+			id := newApp(t, func(a *acl.App) { a.CompressMinBytes = 0 })
 			single := func(what string, err error, command string, code store.Code, redisError string) {
 				t.Helper()
 				sent := o.take()
@@ -94,6 +96,15 @@ func TestObserver(t *testing.T) {
 			}
 			if total != 3 {
 				t.Errorf("%d commands in a wave of 3", total)
+			}
+			// One that is not over with the wave, because its value goes by itself.
+			must[int](t)(s.MSet(ctx, id, []store.SetItem{{Key: "large", Data: values()["a large value that does not shrink"]}, {Key: "larger", Data: bytes.Repeat(values()["every byte"], 100)}}))
+			total = 0
+			for _, c := range o.take() {
+				total += c.Commands
+			}
+			if total != 2 {
+				t.Errorf("%d commands in an mset of 2 large values", total)
 			}
 			must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"list"}))
 			if sent := o.take(); len(sent) != 1 || sent[0].Code != store.CodeWrongType || sent[0].RedisError != "WRONGTYPE" {

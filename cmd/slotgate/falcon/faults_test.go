@@ -122,13 +122,13 @@ func answer(slow string, atOnce ...string) func(net.Conn) {
 }
 
 func TestAPushEndsBeforeTheNextStep(t *testing.T) {
-	p := start(t, falcon.Config{URL: listen(t, untilGone), Step: 10 * time.Second, Chunk: 1, Timeout: time.Hour}, keys(5))
-	p.stepLate(t, 10*time.Second-20*time.Millisecond)
+	p := start(t, falcon.Config{URL: listen(t, untilGone), Step: 5 * time.Minute, Chunk: 1, Timeout: time.Hour}, keys(5))
+	p.stepLate(t, 5*time.Minute-20*time.Millisecond)
 	p.wantCounts(t, 0, 5)
 	if p.next != 20*time.Millisecond {
 		t.Errorf("the next step is in %v", p.next)
 	}
-	p.stepLate(t, 10*time.Second-20*time.Millisecond)
+	p.stepLate(t, 5*time.Minute-20*time.Millisecond)
 	p.wantCounts(t, 0, 10)
 }
 
