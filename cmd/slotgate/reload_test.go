@@ -220,6 +220,11 @@ func TestReloadUnderLoad(t *testing.T) {
 	var served, refused atomic.Int64
 	stop := make(chan struct{})
 	var load sync.WaitGroup
+	defer func() {
+		close(stop)
+		load.Wait()
+		t.Logf("%d were served, %d refused", served.Load(), refused.Load())
+	}()
 	for i := range 4 {
 		load.Go(func() {
 			client := &http.Client{Transport: &http.Transport{}}
@@ -255,9 +260,6 @@ func TestReloadUnderLoad(t *testing.T) {
 		before := count.Load()
 		eventually(t, func() bool { return count.Load() > before+4 })
 	}
-	close(stop)
-	load.Wait()
-	t.Logf("%d were served, %d refused", served.Load(), refused.Load())
 }
 
 func TestReloadsAtTheSameTime(t *testing.T) {
