@@ -11,6 +11,8 @@ const (
 	cacheRoom = 1024
 	// cacheLooks is how many tokens compete when one must go.
 	cacheLooks = 8
+	// hashed is how much of a token finds it: its end, the signature, in which no two tokens agree. All of it would take 60 ns more.
+	hashed = 64
 )
 
 // cache remembers tokens that were verified, because verifying one costs a hundred times what looking up a key does. What a token may
@@ -35,12 +37,12 @@ func newCache() *cache {
 }
 
 // find looks the token up, nil when it was not verified before, or with a key that is withdrawn. The whole token is compared, but not in constant time: to get as far
-// as a comparison one must hit a hash under a seed that nobody knows.
+// as a comparison one must know the end of its signature, or hit a hash under a seed that nobody knows.
 func (c *cache) find(token string) *grant {
 	if len(token) > MaxBytes {
 		return nil
 	}
-	hash := maphash.String(c.seed, token)
+	hash := c.hash(token)
 	s := &c.shards[hash%cacheShards]
 	s.mu.RLock()
 	g := s.grants[hash]
@@ -51,9 +53,13 @@ func (c *cache) find(token string) *grant {
 	return g
 }
 
+func (c *cache) hash(token string) uint64 {
+	return maphash.String(c.seed, token[max(0, len(token)-hashed):])
+}
+
 // put remembers a token. When there is no room, of a few others the one goes that expires first.
 func (c *cache) put(g *grant) {
-	hash := maphash.String(c.seed, g.token)
+	hash := c.hash(g.token)
 	s := &c.shards[hash%cacheShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()

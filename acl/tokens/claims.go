@@ -71,14 +71,14 @@ func (o object) words(name string) (list []string, ok bool, err error) {
 // lastSecond is the end of the year 9999: what is later is a mistake of somebody's units.
 const lastSecond = 253402300799
 
-// date reads seconds since 1970. A number in quotes is none, though encoding/json's Number would take it.
+// date reads seconds since 1970. A number in quotes is none, quotes being no digits, though encoding/json's Number would take it.
 func (o object) date(name string) (*jwt.NumericDate, error) {
 	value, ok := o[name]
 	if !ok {
 		return nil, nil
 	}
 	seconds, err := strconv.ParseFloat(string(value), 64)
-	if err != nil || value.Kind() != '0' || seconds < 0 || seconds > lastSecond {
+	if err != nil || seconds < 0 || seconds > lastSecond {
 		return nil, fmt.Errorf("%s %w", name, errClaim)
 	}
 	whole, part := math.Modf(seconds)

@@ -23,8 +23,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// clock stands still until it is moved.
-type clock struct{ at atomic.Pointer[time.Time] }
+// clock stands still until it is moved, and counts how often it is looked at.
+type clock struct {
+	at    atomic.Pointer[time.Time]
+	looks atomic.Int64
+}
 
 func newClock() *clock {
 	c := &clock{}
@@ -32,7 +35,11 @@ func newClock() *clock {
 	return c
 }
 
-func (c *clock) now() time.Time          { return *c.at.Load() }
+func (c *clock) now() time.Time {
+	c.looks.Add(1)
+	return *c.at.Load()
+}
+
 func (c *clock) set(at time.Time)        { c.at.Store(&at) }
 func (c *clock) advance(d time.Duration) { c.set(c.now().Add(d)) }
 
