@@ -108,6 +108,8 @@ type Key struct {
 	LastUsedAt *time.Time `json:"last_used_at,omitempty" yaml:"-"` // to the minute, and only where the storage keeps it
 	// Permissions narrows the app's. Nil means the app's; empty means nothing at all.
 	Permissions []string `json:"permissions,omitzero" yaml:"permissions,omitempty"`
+	// SecretID is that of the secret the hash was made with; empty: made before there were ids.
+	SecretID string `json:"secret_id,omitempty" yaml:"secret_id,omitempty"`
 	// ReplacedBy is the id of the key that a rotation made in this one's place; empty: none.
 	ReplacedBy string `json:"replaced_by,omitempty" yaml:"replaced_by,omitempty"`
 

@@ -26,8 +26,8 @@ type Defaults struct {
 // good set stays in use, so an outage logs nobody out. Expiry is judged by the clock at every call, not when loading.
 type Directory struct {
 	storage  Storage
-	mac      *tokenMAC
-	defaults Defaults // guarded by loading
+	macs     []*tokenMAC // one, but while the secret is changed
+	defaults Defaults    // guarded by loading
 	log      *slog.Logger
 	now      func() time.Time
 	clusters func(map[string]*Cluster) // told of the stored clusters; may be nil
@@ -39,7 +39,7 @@ type Directory struct {
 
 // NewDirectory makes a directory that knows nobody until Refresh or Run has loaded it. It starts nothing.
 func NewDirectory(storage Storage, secret Secret, defaults Defaults, log *slog.Logger, clock func() time.Time) *Directory {
-	return &Directory{storage: storage, mac: newTokenMAC(secret), defaults: defaults, log: log, now: clock}
+	return &Directory{storage: storage, macs: newTokenMACs(secret), defaults: defaults, log: log, now: clock}
 }
 
 // OnClusters has f called with the stored clusters of every set that is loaded, before its apps are in use, so that a new app finds its
@@ -88,12 +88,13 @@ func (d *Directory) opens(token string, e *entry) bool {
 	if !wellFormed(token) {
 		return false
 	}
-	hash := d.mac.of(token)
-	if !sameHash(&hash, &e.hash) {
-		return false
+	for _, mac := range d.macs {
+		if hash := mac.of(token); sameHash(&hash, &e.hash) {
+			e.opened.Store((*[tokenLen]byte)([]byte(token)))
+			return true
+		}
 	}
-	e.opened.Store((*[tokenLen]byte)([]byte(token)))
-	return true
+	return false
 }
 
 // Refresh loads the set once, now. On a fault the last good set stays.

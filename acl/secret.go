@@ -4,8 +4,12 @@ import (
 	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
+	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
+
+	"go.yaml.in/yaml/v3"
 )
 
 // MinSecretBytes is the least a secret may have: as many bits as HMAC-SHA256 gives.
@@ -17,11 +21,18 @@ const (
 	LabelCursorMAC = "cursor-mac"
 	LabelJWTEdDSA  = "jwt-eddsa" // the seed of an Ed25519 key
 	LabelJWTHS256  = "jwt-hs256"
+	LabelSecretID  = "secret-id"
 )
 
 // A Secret is the one secret all gateways share. It is never used itself: each purpose has a sub-key of its own, so that a leak
 // through one tells nothing of the others. Printing one prints nothing of it.
-type Secret struct{ root []byte }
+//
+// While a secret is changed there are others beside it: everything is made with the secret itself, and what was made with the others
+// is accepted too.
+type Secret struct {
+	root   []byte
+	others []Secret
+}
 
 // NewSecret takes the bytes of the secret, white space around them aside.
 func NewSecret(b []byte) (Secret, error) {
@@ -32,13 +43,52 @@ func NewSecret(b []byte) (Secret, error) {
 	return Secret{root: bytes.Clone(b)}, nil
 }
 
-// LoadSecret reads the secret from a file.
+// maxSecrets is the one in force with those before and after it: nobody changes two things at once.
+const maxSecrets = 3
+
+// parseSecrets takes a file's content: one secret, or a YAML list of them, the one in force first. Line ends alone do not make a list,
+// because they may be part of a secret.
+func parseSecrets(b []byte) (Secret, error) {
+	if b = bytes.TrimSpace(b); !bytes.HasPrefix(b, []byte("- ")) {
+		return NewSecret(b)
+	}
+	var list []string
+	if yaml.Unmarshal(b, &list) != nil { // its error would quote the secret
+		return Secret{}, errors.New("it begins as a YAML list and is none; write one secret, or each after a dash on a line of its own")
+	}
+	if len(list) > maxSecrets {
+		return Secret{}, fmt.Errorf("it has %d secrets; write at most %d, the one in force first", len(list), maxSecrets)
+	}
+	var all []Secret
+	for i, text := range list {
+		s, err := NewSecret([]byte(text))
+		if err != nil {
+			return Secret{}, fmt.Errorf("number %d of the list: %w", i+1, err)
+		}
+		for _, other := range all {
+			if bytes.Equal(other.root, s.root) {
+				return Secret{}, fmt.Errorf("number %d of the list is there before; each must be another", i+1)
+			}
+		}
+		all = append(all, s)
+	}
+	all[0].others = all[1:]
+	return all[0], nil
+}
+
+// Others are the secrets that are accepted beside this one, while it is changed; usually none.
+func (s Secret) Others() []Secret { return s.others }
+
+// ID tells secrets apart, and nothing of them.
+func (s Secret) ID() string { return hex.EncodeToString(s.Sub(LabelSecretID)[:4]) }
+
+// LoadSecret reads the secret from a file, and those beside it.
 func LoadSecret(path string) (Secret, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return Secret{}, fmt.Errorf("reading the secret: %w", err)
 	}
-	s, err := NewSecret(b)
+	s, err := parseSecrets(b)
 	if err != nil {
 		return Secret{}, fmt.Errorf("reading the secret from %s: %w", path, err)
 	}

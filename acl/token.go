@@ -44,6 +44,7 @@ func NewKey(secret Secret, app string, now time.Time, expires *time.Time, permis
 	key = &Key{
 		ID:          token[idStart : idStart+idLen],
 		App:         app,
+		SecretID:    secret.ID(),
 		Hash:        hex.EncodeToString(hash[:]),
 		Last4:       token[tokenLen-4:],
 		CreatedAt:   now,
@@ -136,6 +137,15 @@ type pooledMAC struct {
 	hash.Hash
 	in  [idLen + secretLen]byte
 	out [sha256.Size]byte
+}
+
+// newTokenMACs are the MACs under a secret and those beside it, the one in force first.
+func newTokenMACs(secret Secret) []*tokenMAC {
+	all := []*tokenMAC{newTokenMAC(secret)}
+	for _, other := range secret.Others() {
+		all = append(all, newTokenMAC(other))
+	}
+	return all
 }
 
 func newTokenMAC(secret Secret) *tokenMAC {

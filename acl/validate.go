@@ -23,12 +23,13 @@ const (
 )
 
 var (
-	namePattern    = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{1,62}$`)
-	clusterPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-	limitPattern   = clusterPattern
-	keyIDPattern   = regexp.MustCompile(`^[0-9A-Za-z]{12}$`)
-	hashPattern    = regexp.MustCompile(`^[0-9a-f]{64}$`)
-	last4Pattern   = regexp.MustCompile(`^[0-9A-Za-z]{4}$`)
+	namePattern     = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{1,62}$`)
+	clusterPattern  = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+	limitPattern    = clusterPattern
+	keyIDPattern    = regexp.MustCompile(`^[0-9A-Za-z]{12}$`)
+	hashPattern     = regexp.MustCompile(`^[0-9a-f]{64}$`)
+	secretIDPattern = regexp.MustCompile(`^[0-9a-f]{8}$`)
+	last4Pattern    = regexp.MustCompile(`^[0-9A-Za-z]{4}$`)
 )
 
 const nameRule = "2 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as shop-eu"
@@ -180,6 +181,9 @@ func (k *Key) Validate() error {
 		f.add("permissions", "is empty; leave it out for the app's permissions, or name those the key has")
 	}
 	validatePermissions(&f, k.Permissions)
+	if k.SecretID != "" && !secretIDPattern.MatchString(k.SecretID) {
+		f.add("secret_id", "%q must be the 8 hexadecimal digits that key create printed, or left out", k.SecretID)
+	}
 	if k.ReplacedBy != "" && (!keyIDPattern.MatchString(k.ReplacedBy) || k.ReplacedBy == k.ID) {
 		f.add("replaced_by", "%q is not the id of another key; leave it out for a key that was not rotated", k.ReplacedBy)
 	}

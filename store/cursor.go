@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 
 	"github.com/slotgate/slotgate/acl"
 )
@@ -27,6 +28,11 @@ const (
 
 var errBadCursor = Unparsable("query:cursor", "not a cursor of this listing: take next_cursor of the page before, with the same prefix and type")
 
+// cursorKeys are the keys under which a cursor may have been made.
+func (s *Store) cursorKeys() [][]byte {
+	return append([][]byte{s.cfg.CursorKey}, s.cfg.OtherCursorKeys...)
+}
+
 // encode seals the cursor for the app and the filter of o.
 func (c cursor) encode(key []byte, id *acl.Identity, o ListOptions) string {
 	b := make([]byte, 0, cursorBody+sha256.Size)
@@ -39,12 +45,12 @@ func (c cursor) encode(key []byte, id *acl.Identity, o ListOptions) string {
 }
 
 // decodeCursor opens what encode made. "" is the beginning.
-func decodeCursor(text string, key []byte, id *acl.Identity, o ListOptions) (cursor, *Error) {
+func decodeCursor(text string, keys [][]byte, id *acl.Identity, o ListOptions) (cursor, *Error) {
 	b, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(b) != cursorBody+cursorMAC || b[0] != cursorVersion {
 		return cursor{}, errBadCursor
 	}
-	if !hmac.Equal(b[cursorBody:], cursorSum(key, b[:cursorBody], id, o)) {
+	if !slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(b[cursorBody:], cursorSum(key, b[:cursorBody], id, o)) }) {
 		return cursor{}, errBadCursor
 	}
 	return cursor{

@@ -80,7 +80,7 @@ func (s *Store) newScan(ctx context.Context, c *cluster, id *acl.Identity, o Lis
 	given := cursor{}
 	if o.Cursor != "" {
 		var err *Error
-		if given, err = decodeCursor(o.Cursor, s.cfg.CursorKey, id, o); err != nil {
+		if given, err = decodeCursor(o.Cursor, s.cursorKeys(), id, o); err != nil {
 			return nil, err
 		}
 	}

@@ -23,6 +23,8 @@ type Config struct {
 	Coalesce CoalesceConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
+	// OtherCursorKeys are accepted too, while the secret is changed.
+	OtherCursorKeys [][]byte
 	// NodePoll is how often all nodes are asked for INFO, for the metrics; 0 = never. Without a registry nobody is asked.
 	NodePoll time.Duration
 	// IdleClose: connections to a cluster that no request has used for this long are closed. 0 = 10 minutes.

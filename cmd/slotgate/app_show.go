@@ -39,7 +39,7 @@ func newAppShowCommand(e env, flags *configFlags) *cobra.Command {
 					return err
 				}
 				fmt.Fprintln(e.Stdout)
-				return writeTable(e.Stdout, keyRows(keys))
+				return writeTable(e.Stdout, keyRows(keys, c.Secret))
 			})
 		},
 	}
@@ -183,7 +183,8 @@ func keyState(k *acl.Key) string {
 	return keyActive
 }
 
-func keyRows(keys []*acl.Key) [][]string {
+// keyRows lays keys out as a table; while the secret is changed it says which keys still need another than the one in force.
+func keyRows(keys []*acl.Key, secret acl.Secret) [][]string {
 	rows := [][]string{{"KEY", "APP", "STATE", "ENDS", "CREATED", "EXPIRES", "LAST USED", "PERMISSIONS"}}
 	for _, k := range keys {
 		permissions := "the app's"
@@ -193,6 +194,17 @@ func keyRows(keys []*acl.Key) [][]string {
 		rows = append(rows, []string{
 			k.ID, k.App, keyState(k), "…" + k.Last4, showTime(&k.CreatedAt), showTime(k.ExpiresAt), showTime(k.LastUsedAt), permissions,
 		})
+	}
+	if len(secret.Others()) == 0 {
+		return rows
+	}
+	rows[0] = append(rows[0], "SECRET")
+	for i, k := range keys {
+		text := "other"
+		if k.SecretID == secret.ID() {
+			text = "in force"
+		}
+		rows[i+1] = append(rows[i+1], text)
 	}
 	return rows
 }

@@ -112,6 +112,10 @@ func newRegistry() *prometheus.Registry {
 
 // openStore makes the store that serves the apps' data. It connects on first use.
 func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.Secret, registry prometheus.Registerer, log *slog.Logger) (*store.Store, error) {
+	var others [][]byte
+	for _, other := range secret.Others() {
+		others = append(others, other.Sub(acl.LabelCursorMAC))
+	}
 	return store.New(store.Config{
 		Clusters: clusters,
 		Redis: store.RedisConfig{
@@ -128,8 +132,9 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 		Batch: store.BatchConfig{
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
-		NodePoll:  milliseconds(cfg.Metrics.RedisPollMS),
-		CursorKey: secret.Sub(acl.LabelCursorMAC),
+		NodePoll:        milliseconds(cfg.Metrics.RedisPollMS),
+		CursorKey:       secret.Sub(acl.LabelCursorMAC),
+		OtherCursorKeys: others,
 	}, registry, log)
 }
 
@@ -155,7 +160,7 @@ func directoryDefaults(cfg Config) acl.Defaults {
 
 // makeTokens makes what makes tokens and what verifies them.
 func (g *gateway) makeTokens(secret acl.Secret) error {
-	keys, err := tokens.DeriveKeys(g.cfg.JWT.Algorithm, secret)
+	keys, err := tokens.DeriveKeys(g.cfg.JWT.Algorithm, secret, secret.Others()...)
 	if err != nil {
 		return err
 	}

@@ -123,7 +123,7 @@ func newKeyListCommand(e env, flags *configFlags) *cobra.Command {
 				if out == outputJSON {
 					return writeJSON(e.Stdout, publicKeys(keys))
 				}
-				return writeTable(e.Stdout, keyRows(keys))
+				return writeTable(e.Stdout, keyRows(keys, c.Secret))
 			})
 		},
 	}

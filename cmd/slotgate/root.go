@@ -71,7 +71,8 @@ shows each with its origin.
 	root.SetHelpTemplate(helpTemplate)
 	root.AddCommand(
 		newDevCommand(e), newServeCommand(e), newConfigCommand(e), newAppCommand(e), newKeyCommand(e),
-		newClusterCommand(e), newAuditCommand(e), newExportCommand(e), newDoctorCommand(e), newImportCommand(e), newVersionCommand(e))
+		newClusterCommand(e), newAuditCommand(e), newExportCommand(e), newDoctorCommand(e), newImportCommand(e), newCompletionCommand(e), newVersionCommand(e))
+	completeNames(e, root)
 	return asGroup(root)
 }
 
