@@ -55,8 +55,8 @@ type Import struct {
 
 // PlanImport compares a set with what is stored, and writes nothing. What the set does not name stays as it is, so an import made again
 // changes nothing. Every entry that cannot be taken is reported: an id or namespace that belongs, or belonged, to another app; what stays
-// for ever; a deleted app or a revoked key that would live again; an app that the set says is deleted, which only DeleteApp does to a
-// living one.
+// for ever; a deleted app or a revoked key that would live again; a rotated key that would live longer; an app that the set says is
+// deleted, which only DeleteApp does to a living one.
 func (a *Admin) PlanImport(ctx context.Context, set *Set) (*Import, error) {
 	have, err := a.Storage.Load(ctx)
 	if err != nil {
@@ -190,6 +190,9 @@ func (p *importPlan) key(want *Key) {
 	case have.RevokedAt != nil && is.RevokedAt == nil:
 		p.fault("key", is.ID, "is revoked here, which is for ever; leave it out")
 		return
+	case is.RevokedAt == nil && outlives(&is, have):
+		p.fault("key", is.ID, "was rotated here, and ends sooner than in the file; leave it out")
+		return
 	}
 	is.Revision, is.CreatedAt, is.LastUsedAt = have.Revision, have.CreatedAt, have.LastUsedAt
 	if have.RevokedAt != nil {
@@ -198,6 +201,14 @@ func (p *importPlan) key(want *Key) {
 	if !sameYAML(&is, have) {
 		p.add(Change{Op: OpUpdateKey, Key: &is})
 	}
+}
+
+// outlives says whether a key would go on for longer than a rotation has left it.
+func outlives(want, have *Key) bool {
+	if have.ReplacedBy == "" {
+		return false
+	}
+	return want.ReplacedBy != have.ReplacedBy || have.ExpiresAt != nil && (want.ExpiresAt == nil || want.ExpiresAt.After(*have.ExpiresAt))
 }
 
 func (p *importPlan) fault(kind, id, detail string) {

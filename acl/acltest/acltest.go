@@ -44,6 +44,7 @@ func (s Suite) Run(t *testing.T) {
 	t.Run("an export is a file, and comes back by an import", s.transfer)
 	if s.KeepsRevisions {
 		t.Run("an import that cannot be is refused whole", s.refusedImports)
+		t.Run("an import does not take back a rotation", s.importsOfRotatedKeys)
 	}
 	t.Run("the version says whether anything changed", s.version)
 	t.Run("a change is announced, and watching ends with its context", s.watch)

@@ -77,6 +77,32 @@ func (s Suite) transfer(t *testing.T) {
 	}
 }
 
+// importsOfRotatedKeys takes exports of before a rotation. The rotation ended the key as a revocation would, only later.
+func (s Suite) importsOfRotatedKeys(t *testing.T) {
+	admin := Admin(t, s.New(t))
+	_, key := create(t, admin)
+	before := export(t, admin)
+	_, _, old, err := admin.RotateKey(t.Context(), key.ID, acl.RotateOptions{Overlap: time.Hour})
+	check(t, err)
+	after := export(t, admin)
+	ends := "expires_at: " + old.ExpiresAt.Format(time.RFC3339)
+	later := strings.Replace(after, ends, "expires_at: "+old.ExpiresAt.Add(time.Hour).Format(time.RFC3339), 1)
+	for name, text := range map[string]string{
+		"an export of before": before, "a later end": later, "no end": strings.Replace(after, ends, "", 1),
+	} {
+		if text == after {
+			t.Fatalf("%s: %q is not in\n%s", name, ends, after)
+		}
+		if _, err := admin.PlanImport(t.Context(), parse(t, text)); err == nil || !strings.Contains(err.Error(), "was rotated here") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	sooner := strings.Replace(after, ends, "expires_at: "+old.ExpiresAt.Add(-time.Minute).Format(time.RFC3339), 1)
+	if plan, err := admin.PlanImport(t.Context(), parse(t, sooner)); err != nil || len(plan.Changes) != 1 {
+		t.Errorf("an earlier end: %v, %v", plan.Changes, err)
+	}
+}
+
 func (s Suite) refusedImports(t *testing.T) {
 	admin := Admin(t, s.New(t))
 	_, key := create(t, admin)

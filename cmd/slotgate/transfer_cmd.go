@@ -45,7 +45,7 @@ func newImportCommand(e env) *cobra.Command {
 		Short: "Take clusters, apps and keys from an export or a file storage",
 		Long: `Import adds and changes what FILE names and leaves the rest alone, so that doing it again changes nothing. All of the file
 is checked first, and nothing is written unless all of it can be. It never makes a deleted app or a revoked key live
-again, gives nobody a namespace that was another's, and deletes no app. Keys work under the secret of the export.`,
+again or a rotated key live longer, gives nobody a namespace that was another's, and deletes no app. Keys work under the secret of the export.`,
 		Example: "  slotgate import apps.yaml --dry-run\n  slotgate export --config old.yaml | slotgate import - --config new.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
