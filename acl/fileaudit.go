@@ -53,14 +53,32 @@ func storedBefore(set *Set, c Change) any {
 	return nil
 }
 
-// appendTo writes all at once, so that two commands at the same time do not mix their lines.
+// appendTo writes all at once, so that two commands at the same time do not mix their lines. A line that was cut off before its end, by
+// a full disk, is ended first: what is written behind it would be a part of it, and nobody would see either.
 func appendTo(path string, data []byte) error {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(data)
+	cut, err := cutOff(file)
+	if cut {
+		data = append([]byte{'\n'}, data...)
+	}
+	if err == nil {
+		_, err = file.Write(data)
+	}
 	return errors.Join(err, file.Sync(), file.Close())
+}
+
+// cutOff says whether the last line of a file has no end.
+func cutOff(file *os.File) (bool, error) {
+	info, err := file.Stat()
+	if err != nil || info.Size() == 0 {
+		return false, err
+	}
+	var last [1]byte
+	_, err = file.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n', err
 }
 
 // Audit reads the end of the audit. No audit yet is an empty one; a line that is no entry, such as one cut off by a full disk, is left out.

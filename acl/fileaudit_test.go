@@ -11,6 +11,20 @@ import (
 	"github.com/slotgate/slotgate/acl/acltest"
 )
 
+func TestALineOfTheAuditThatWasCutOffHidesNoOther(t *testing.T) {
+	path := tempFile(t, fmt.Sprintf(oneApp, "shop", "shop"))
+	admin := acltest.Admin(t, acl.NewFile(path, 0))
+	if err := os.WriteFile(path+".audit.jsonl", []byte(`{"at":"2026-0`), 0o600); err != nil { // and its end with it
+		t.Fatal(err)
+	}
+	if _, err := admin.SuspendApp(t.Context(), "shop"); !errors.Is(err, acl.ErrReadOnly) {
+		t.Fatal(err)
+	}
+	if entries, err := admin.Audit(t.Context(), 10); err != nil || len(entries) != 1 || entries[0].Target != "app:shop" {
+		t.Errorf("%+v, %v", entries, err)
+	}
+}
+
 func TestTheAuditOfAFile(t *testing.T) {
 	path := tempFile(t, fmt.Sprintf(oneApp, "shop", "shop"))
 	admin := acltest.Admin(t, acl.NewFile(path, 0))
