@@ -15,8 +15,12 @@ import (
 	"github.com/slotgate/slotgate/store"
 )
 
-// maxTokenPermissions is as many as a key may list.
-const maxTokenPermissions = 256
+const (
+	// maxTokenPermissions is as many as a key may list.
+	maxTokenPermissions = 256
+	// maxPermissionBytes is longer than any class or command. What is longer is not quoted in an answer, which would be as long.
+	maxPermissionBytes = 100
+)
 
 // tokenRequest is the body of POST /v1/token.
 type tokenRequest struct {
@@ -59,7 +63,10 @@ func (d *document) permissions() []string {
 			return d.broken == nil
 		}
 		text, ok := d.string()
-		if ok {
+		switch {
+		case ok && len(text) > maxPermissionBytes:
+			d.wrong("is no permission: it has more than " + strconv.Itoa(maxPermissionBytes) + " bytes")
+		case ok:
 			if _, err := acl.CompilePermissions([]string{string(text)}); err != nil {
 				d.wrong(permissionDetail(err))
 			}

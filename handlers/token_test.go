@@ -77,6 +77,15 @@ func TestTokens(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { a.call(t, "POST", "/v1/token", c.body).refused(t, c.status, c.code, c.pointer) })
 	}
+	t.Run("a long permission is not sent back", func(t *testing.T) {
+		for _, long := range []string{strings.Repeat("x", 1<<19), "commands:" + strings.Repeat("X", 1<<19)} {
+			r := a.call(t, "POST", "/v1/token", `{"permissions":["`+long+`"]}`)
+			r.refused(t, 422, "validation_failed", "/permissions/0")
+			if len(r.body) > 2000 {
+				t.Errorf("the answer has %d bytes", len(r.body))
+			}
+		}
+	})
 	t.Run("a body that does not say what it is", func(t *testing.T) {
 		a.call(t, "POST", "/v1/token", "{}", "Content-Type: text/plain").refused(t, 415, "unsupported_media_type", "")
 	})
