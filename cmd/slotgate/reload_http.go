@@ -10,7 +10,8 @@ import (
 // learns what is wrong with them: so it is for this machine, or for those who show a certificate where one is asked for.
 func (r *reloader) handler() http.Handler {
 	serve := func(w http.ResponseWriter, req *http.Request) {
-		if !r.gateway.certs.asksClients() && !fromThisMachine(req) {
+		// Not what the guard before has found: since then a certificate may be asked for, or no more.
+		if asked, shown := r.gateway.certs.client(req); asked && !shown || !asked && !fromThisMachine(req) {
 			http.Error(w, "reload is for clients on the gateway's own machine, by a loopback address and not through a proxy; from elsewhere it needs admin_tls.client_ca_file and a client certificate",
 				http.StatusForbidden)
 			return

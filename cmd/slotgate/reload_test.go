@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +15,9 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slotgate/slotgate/store/localcluster/certtest"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
@@ -376,6 +382,35 @@ func TestReloadWithClientCertificates(t *testing.T) {
 			t.Errorf("%s: code %d: %s", row.what, got.code, got.stderr)
 		}
 		contains(t, row.what, got.stderr, row.want)
+	}
+}
+
+// The guard of the admin listener looks before, and what is asked for can change between the two.
+func TestReloadLooksAtTheClientItself(t *testing.T) {
+	ca, clients := certtest.New(t), certtest.New(t)
+	pair := ca.Issue(t, certtest.Options{})
+	cfg := defaultConfig()
+	cfg.AdminTLS = AdminTLS{CertFile: pair.CertFile, KeyFile: pair.KeyFile, MinVersion: "1.2", ClientCAFile: clients.File}
+	certs, err := newCertificates(cfg, discard(), time.Now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reloader := newReloader(&gateway{cfg: cfg, certs: certs, log: discard()}, prometheus.NewRegistry())
+	shown, err := parseCertificates(mustRead(t, clients.Issue(t, certtest.Options{}).CertFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for remote, row := range map[string]struct {
+		chain []*x509.Certificate
+		want  int
+	}{"192.0.2.1:1": {nil, 403}, "127.0.0.1:1": {nil, 403}, "192.0.2.2:1": {shown, 422}} { // 422: there is nothing to reload here
+		req := httptest.NewRequest("POST", "https://localhost/reload", nil)
+		req.RemoteAddr, req.TLS = remote, &tls.ConnectionState{PeerCertificates: row.chain}
+		answer := httptest.NewRecorder()
+		reloader.handler().ServeHTTP(answer, req)
+		if answer.Code != row.want {
+			t.Errorf("%s: %d %s", remote, answer.Code, answer.Body)
+		}
 	}
 }
 

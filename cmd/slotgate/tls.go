@@ -29,32 +29,33 @@ func (c *certificates) server(place string) *tls.Config {
 	}
 }
 
-// asksClients says whether the admin listener is for those with a client certificate.
-func (c *certificates) asksClients() bool {
-	state := c.current(placeAdmin)
-	return state != nil && state.config.ClientCAs != nil
+// admits says whether the peer of a request to the admin listener has shown the certificate that is asked for; true when none is.
+func (c *certificates) admits(r *http.Request) bool {
+	asked, shown := c.client(r)
+	return !asked || shown
 }
 
-// admits says whether the peer of a request to the admin listener has shown the certificate that is asked for; true when none is.
-// It is looked at with each request, not only at the handshake: connections are kept for days, and an authority that was removed or
-// a certificate that has expired meanwhile must not go on opening.
-func (c *certificates) admits(r *http.Request) bool {
-	if !c.asksClients() {
-		return true
+// client says whether a certificate is asked for at the admin listener, and whether the peer of a request has shown it, both by the
+// settings of one moment. It is looked at with each request, not only at the handshake: connections are kept for days, and an
+// authority that was removed or a certificate that has expired meanwhile must not go on opening.
+func (c *certificates) client(r *http.Request) (asked, shown bool) {
+	state := c.current(placeAdmin)
+	if state == nil || state.config.ClientCAs == nil {
+		return false, false
 	}
 	if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
-		return false
+		return true, false
 	}
-	shown := r.TLS.PeerCertificates
+	chain := r.TLS.PeerCertificates
 	between := x509.NewCertPool()
-	for _, cert := range shown[1:] {
+	for _, cert := range chain[1:] {
 		between.AddCert(cert)
 	}
-	_, err := shown[0].Verify(x509.VerifyOptions{
-		Roots: c.current(placeAdmin).config.ClientCAs, Intermediates: between, CurrentTime: c.now(),
+	_, err := chain[0].Verify(x509.VerifyOptions{
+		Roots: state.config.ClientCAs, Intermediates: between, CurrentTime: c.now(),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
-	return err == nil
+	return true, err == nil
 }
 
 // dialer connects to the nodes of a cluster with TLS, within timeout, handshake included; nil = the cluster has none. go-redis has a
