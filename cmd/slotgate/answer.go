@@ -96,7 +96,8 @@ func (a *ownAnswer) WriteHeader(status int) {
 	}
 	a.sent = true
 	body := 0
-	if length := a.header["Content-Length"]; len(length) == 1 && !a.head {
+	bodyless := a.head || status == http.StatusNoContent || status == http.StatusNotModified
+	if length := a.header["Content-Length"]; len(length) == 1 && !bodyless {
 		if n, err := strconv.Atoi(length[0]); err == nil && n >= corkFrom && n < corkTo {
 			body = n
 		}

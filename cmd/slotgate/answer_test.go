@@ -53,6 +53,24 @@ func TestOwnHeadersAreThoseOfNetHTTP(t *testing.T) {
 			w.Header().Set("Etag", `"a"`)
 			w.WriteHeader(http.StatusNotModified)
 		},
+		"no body allowed, and the length it would have": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			w.WriteHeader(http.StatusNotModified)
+		},
+		"no content of a length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			w.WriteHeader(http.StatusNoContent)
+		},
+		"early hints, then the answer": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "5000")
+			w.WriteHeader(http.StatusEarlyHints)
+			_, _ = io.WriteString(w, long)
+		},
+		"a body that is read late": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-A", "b")
+			w.WriteHeader(http.StatusOK)
+			_, _ = io.Copy(w, r.Body)
+		},
 		"a header set too late": func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusOK)
 			w.Header().Set("X-Late", "yes")
