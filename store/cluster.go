@@ -31,7 +31,9 @@ type cluster struct {
 	lastUse atomic.Int64
 	// lastReload is in unix nanoseconds.
 	lastReload atomic.Int64
-	topo       topologyCache
+	// lastDoubt, of all slots, is in unix nanoseconds.
+	lastDoubt atomic.Int64
+	topo      topologyCache
 }
 
 // reloadInterval bounds how often transport errors make go-redis read the topology again: its own cool-down is 200 ms.
@@ -88,6 +90,7 @@ func (c *cluster) reload(ctx context.Context) {
 	last := c.lastReload.Load()
 	if now-last >= int64(reloadInterval) && c.lastReload.CompareAndSwap(last, now) {
 		c.client.ReloadState(ctx)
+		c.doubtAll() // a way that comes back before the reload has ended is doubted at the next fault, or in time
 	}
 }
 

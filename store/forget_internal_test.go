@@ -2,7 +2,9 @@ package store
 
 import (
 	"errors"
+	"io"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -89,6 +91,40 @@ func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
 		}
 		if w, err := cl.wayTo(t.Context(), 0); err != nil || w != right {
 			t.Errorf("%s: the slot still leads to the wrong node (%v)", name, err)
+		}
+	}
+}
+
+// TestAMoveIsSeenOnceForAllSlots: a node that has died or hangs says nothing for each of its slots; what one command has found out
+// must be enough for the others.
+func TestAMoveIsSeenOnceForAllSlots(t *testing.T) {
+	c := clustertest.Run(t, localcluster.Options{Primaries: 3})
+	cfg := Config{Clusters: map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, CursorKey: make([]byte, 32)}
+	cfg.Redis.TopologyReload = time.Hour
+	s, err := New(cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	cl, problem := s.clusters.get("default")
+	if problem != nil {
+		t.Fatal(problem)
+	}
+	right, err := cl.wayTo(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = gone.Close() }()
+	wrong := cl.way(gone)
+	for name, learn := range map[string]func(){
+		"a fault":  func() { cl.failed(t.Context(), classify(io.EOF)) },
+		"the time": func() { cl.sweep(time.Now().Add(cfg.Redis.TopologyReload)) },
+	} {
+		cl.slots[1].Store(wrong)
+		learn()
+		if w, err := cl.wayTo(t.Context(), 1); err != nil || w != right {
+			t.Errorf("%s: another slot still leads to the node that has gone (%v)", name, err)
 		}
 	}
 }

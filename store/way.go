@@ -101,8 +101,9 @@ func (w *way) do(ctx context.Context, e *pipe.Entry, share bool) error {
 	return nil
 }
 
-// sweep keeps the deadlines of everybody in the cluster's pipes.
+// sweep keeps the deadlines of everybody in the cluster's pipes, and the ways to slots from growing old.
 func (c *cluster) sweep(now time.Time) {
+	c.doubtInTime(now)
 	c.ways.Range(func(_, v any) bool {
 		if w := v.(*way); w.pipe != nil {
 			w.pipe.Sweep(now)
