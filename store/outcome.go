@@ -124,9 +124,21 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout() || errors.Is(err, context.DeadlineExceeded)
 }
 
+// unquoted is err without the key and values that Redis quotes when it does not know a command: causes are logged.
+func unquoted(err error) error {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return err
+	}
+	if said, _, quotes := strings.Cut(reply.Error(), ", with args beginning with"); quotes {
+		return replyError(said)
+	}
+	return err
+}
+
 // problem makes the error that the caller sees. write says whether the command changes data.
 func (v verdict) problem(write bool, cause error) *Error {
-	e := NewError(v.code, v.detail).WithCause(cause)
+	e := NewError(v.code, v.detail).WithCause(unquoted(cause))
 	e.RedisError = v.prefix
 	status := e.Status()
 	if status == 503 {

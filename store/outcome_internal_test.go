@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -71,6 +72,25 @@ func TestClassify(t *testing.T) {
 		}
 		if v.mayRepeat(true) && !v.notExecuted {
 			t.Errorf("%s: a write that may have been executed would be repeated", c.name)
+		}
+	}
+}
+
+// Redis quotes the arguments of a command that it does not know, and causes are logged.
+func TestArgumentsThatRedisQuotesAreNoCause(t *testing.T) {
+	for _, text := range []string{
+		"ERR unknown command 'getex', with args beginning with: 'shop:the-key' 'EX' '10' ",
+		"ERR unknown command `set`, with args beginning with: `shop:the-key`, `the-value`, ",
+	} {
+		cause := fmt.Errorf("sending: %w", replyError(text))
+		e := classify(cause).problem(true, cause)
+		said, _, _ := strings.Cut(text, ", with")
+		if got := e.Error(); strings.Contains(got, "the-") || !strings.Contains(got, said) {
+			t.Errorf("the cause is %q", got)
+		}
+		var reply redis.Error
+		if e.Code != CodeUnsupportedByCluster || !errors.As(e, &reply) {
+			t.Errorf("%v is no error of Redis any more", e)
 		}
 	}
 }
