@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/golang-jwt/jwt/v5"
 )
 
@@ -58,7 +59,7 @@ type parsedKey struct {
 // with them. A set without a key to use is an error.
 func parseJWKS(text []byte, algorithms []string) (keys []parsedKey, bad []error, err error) {
 	var set struct {
-		Keys []webKey `json:"keys"`
+		Keys []jsontext.Value `json:"keys"`
 	}
 	if err := json.Unmarshal(text, &set); err != nil {
 		return nil, nil, fmt.Errorf("it is not a JSON Web Key Set: %w", err)
@@ -67,7 +68,12 @@ func parseJWKS(text []byte, algorithms []string) (keys []parsedKey, bad []error,
 		return nil, nil, fmt.Errorf("it has %d keys; at most %d are read", len(set.Keys), maxJWKs)
 	}
 	ids := map[string]bool{}
-	for i, k := range set.Keys {
+	for i, raw := range set.Keys {
+		var k webKey
+		if err := json.Unmarshal(raw, &k); err != nil {
+			bad = append(bad, fmt.Errorf("key %d: %w", i, err))
+			continue
+		}
 		algorithm := k.usable(algorithms)
 		if algorithm == "" {
 			continue

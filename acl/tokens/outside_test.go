@@ -450,6 +450,8 @@ func TestKeysThatArePassedOver(t *testing.T) {
 		"a key for encryption":   {"kty": "OKP", "crv": "Ed25519", "x": good["x"], "use": "enc"},
 		"a key for signing":      {"kty": "OKP", "crv": "Ed25519", "x": good["x"], "key_ops": []string{"sign"}},
 		"an algorithm not ours":  {"kty": "OKP", "crv": "Ed25519", "x": good["x"], "alg": "ES256"},
+		"a number for text":      {"kty": "OKP", "crv": "Ed25519", "x": 7},
+		"a list for text":        {"kty": "OKP", "crv": []string{"Ed25519"}, "x": good["x"]},
 		"a shared key":           {"kty": "oct", "k": "c2VjcmV0", "alg": "HS256"},
 		"the kid of another key": {"kty": "OKP", "crv": "Ed25519", "x": good["x"], "kid": "ed"},
 	} {
