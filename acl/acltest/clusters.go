@@ -15,7 +15,13 @@ import (
 )
 
 func eu() acl.Cluster {
-	return acl.Cluster{Name: "eu", Addrs: []string{"10.0.0.1:6379", "[fd00::1]:6379"}, Username: "gw", PasswordFile: "/etc/slotgate/passwords/eu"}
+	return acl.Cluster{
+		Name: "eu", Addrs: []string{"10.0.0.1:6379", "[fd00::1]:6379"}, Username: "gw", PasswordFile: "/etc/slotgate/passwords/eu",
+		TLS: acl.ClusterTLS{
+			Enabled: true, CAFile: "/etc/slotgate/passwords/eu-ca.pem", CertFile: "/etc/slotgate/passwords/eu.pem",
+			KeyFile: "/etc/slotgate/passwords/eu-key.pem", ServerName: "redis.example",
+		},
+	}
 }
 
 func (s Suite) clusters(t *testing.T) {
@@ -42,6 +48,11 @@ func (s Suite) clusters(t *testing.T) {
 	check(t, err)
 	if got := set.Clusters["eu"]; got == nil || !slices.Equal(got.Addrs, []string{"10.0.0.9:6379"}) || got.Username != "gw" || len(set.Clusters) != 1 {
 		t.Errorf("changed to %+v", got)
+	}
+	_, err = admin.EditCluster(t.Context(), "eu", func(c *acl.Cluster) { c.TLS = acl.ClusterTLS{} })
+	check(t, err)
+	if set, err = admin.List(t.Context()); err != nil || set.Clusters["eu"].TLS != (acl.ClusterTLS{}) {
+		t.Errorf("TLS is not switched off: %+v, %v", set.Clusters["eu"], err)
 	}
 	_, err = admin.EditCluster(t.Context(), "us", func(*acl.Cluster) {})
 	wantError(t, acl.ErrNotFound, err)
@@ -85,6 +96,14 @@ func (s Suite) refusedClusters(t *testing.T) {
 		"a user with a blank":            {func(c *acl.Cluster) { c.Username = "a b" }, "username: "},
 		"a user with a line end":         {func(c *acl.Cluster) { c.Username = "a\nb" }, "username: "},
 		"a password file by half a path": {func(c *acl.Cluster) { c.PasswordFile = "eu" }, "password_file: "},
+		"an authority by half a path":    {func(c *acl.Cluster) { c.TLS.CAFile = "ca.pem" }, "tls.ca_file: "},
+		"a certificate by half a path":   {func(c *acl.Cluster) { c.TLS.CertFile = "../cert.pem" }, "tls.cert_file: "},
+		"a path with a line end":         {func(c *acl.Cluster) { c.TLS.KeyFile = "/a\nb" }, "tls.key_file: "},
+		"a certificate without its key":  {func(c *acl.Cluster) { c.TLS.KeyFile = "" }, "tls.key_file: is empty"},
+		"a key without its certificate":  {func(c *acl.Cluster) { c.TLS.CertFile = "" }, "tls.cert_file: is empty"},
+		"a server name with a blank":     {func(c *acl.Cluster) { c.TLS.ServerName = "a b" }, "tls.server_name: "},
+		"too long a server name":         {func(c *acl.Cluster) { c.TLS.ServerName = strings.Repeat("a", 254) }, "tls.server_name: "},
+		"settings of TLS that is off":    {func(c *acl.Cluster) { c.TLS.Enabled = false }, "tls.enabled: is false"},
 	} {
 		c := eu()
 		row.edit(&c)
