@@ -95,10 +95,7 @@ func (d *deletion) purgeData(ctx context.Context, e env, c *control, app *acl.Ap
 	if err != nil {
 		return err
 	}
-	client, err := newClusterClient(c.cfg, app.Cluster, cluster, nil)
-	if err != nil {
-		return err
-	}
+	client := newClusterClient(c.cfg, cluster)
 	defer client.Close()
 	meter := newMeter(e.Stderr, time.Now)
 	done, err := purge.Run(ctx, client, app, func(p purge.Progress) { meter.report(purgeLine(p)) })

@@ -46,6 +46,9 @@ type certificates struct {
 	now    func() time.Time
 	places map[string]*atomic.Pointer[tlsState] // never changes: TLS is not switched on or off while the gateway runs
 
+	// stored are those of the stored clusters that speak TLS, by place, replaced as a whole; nil = none.
+	stored atomic.Pointer[map[string]*storedPlace]
+
 	mu     sync.Mutex // one reading at a time
 	cfg    Config
 	broken map[string]string // the faults of each place at the last reading, so that they are logged when they come, not each minute
@@ -98,6 +101,7 @@ func (c *certificates) look(ctx context.Context) {
 			c.take(ctx, place, state)
 		}
 	}
+	c.lookStored(ctx)
 }
 
 // prepare reads the files of all places as cfg names them. Nothing is changed until commit(true); commit must be called once it is
@@ -120,6 +124,7 @@ func (c *certificates) prepare(cfg Config) (commit func(bool), found faults) {
 			c.note(context.Background(), place, nil)
 			c.take(context.Background(), place, state)
 		}
+		c.lookStored(context.Background())
 	}, found
 }
 
@@ -158,6 +163,11 @@ func (c *certificates) good() bool {
 			return false
 		}
 	}
+	for _, place := range c.storedPlaces() {
+		if place.outdated() {
+			return false
+		}
+	}
 	return true
 }
 
@@ -192,7 +202,7 @@ func readTLS(cfg Config, now time.Time) (map[string]*tlsState, faults) {
 
 // readPlace reads the files of one place that speaks TLS.
 func readPlace(cfg Config, place string, now time.Time) (*tlsState, faults) {
-	r := tlsReader{now: now, config: &tls.Config{MinVersion: tls.VersionTLS12}}
+	r := newTLSReader(now)
 	switch place {
 	case placeAPI:
 		r.listener("tls", cfg.TLS.CertFile, cfg.TLS.KeyFile, cfg.TLS.MinVersion)
@@ -214,16 +224,25 @@ func readPlace(cfg Config, place string, now time.Time) (*tlsState, faults) {
 			}
 		}
 	}
-	return &tlsState{config: r.config, expires: r.expires, sum: sha256.Sum256(r.seen)}, faults(r.found)
+	return r.state()
 }
 
 // tlsReader fills a tls.Config from files and collects what is wrong with them.
 type tlsReader struct {
+	file    func(path string, limit int64) ([]byte, error)
 	found   validation
 	now     time.Time
 	config  *tls.Config
 	expires time.Time
 	seen    []byte // all that was read, to tell whether it has changed
+}
+
+func newTLSReader(now time.Time) *tlsReader {
+	return &tlsReader{file: readFile, now: now, config: &tls.Config{MinVersion: tls.VersionTLS12}}
+}
+
+func (r *tlsReader) state() (*tlsState, faults) {
+	return &tlsState{config: r.config, expires: r.expires, sum: sha256.Sum256(r.seen)}, faults(r.found)
 }
 
 func (r *tlsReader) listener(group, cert, key, version string) {
@@ -297,7 +316,7 @@ func (r *tlsReader) read(field, file string) []byte {
 	if file == "" {
 		return nil
 	}
-	data, err := readBounded(file, maxTLSFile)
+	data, err := r.file(file, maxTLSFile)
 	if err != nil {
 		r.found.fault(field, "%v", err)
 		return nil
@@ -311,8 +330,21 @@ func (r *tlsReader) note(text string) {
 	r.seen = append(r.seen, sum[:]...)
 }
 
-func readBounded(file string, limit int64) ([]byte, error) {
-	info, err := os.Stat(file)
+func readFile(path string, limit int64) ([]byte, error) { return readBounded(anywhere{}, path, limit) }
+
+// folder is where files are read: an os.Root, or anywhere.
+type folder interface {
+	Stat(name string) (os.FileInfo, error)
+	ReadFile(name string) ([]byte, error)
+}
+
+type anywhere struct{}
+
+func (anywhere) Stat(name string) (os.FileInfo, error) { return os.Stat(name) }
+func (anywhere) ReadFile(name string) ([]byte, error)  { return os.ReadFile(name) }
+
+func readBounded(in folder, file string, limit int64) ([]byte, error) {
+	info, err := in.Stat(file)
 	switch {
 	case err != nil:
 		return nil, err
@@ -321,7 +353,7 @@ func readBounded(file string, limit int64) ([]byte, error) {
 	case info.Size() > limit:
 		return nil, fmt.Errorf("%s has more than %d bytes", file, limit)
 	}
-	return os.ReadFile(file)
+	return in.ReadFile(file)
 }
 
 // parseCertificates reads all certificates of a PEM file, at least one.

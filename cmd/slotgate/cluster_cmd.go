@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/slotgate/slotgate/acl"
 )
@@ -18,8 +20,10 @@ func newClusterCommand(e env) *cobra.Command {
 		Short: "Add, list, change, check and remove clusters",
 		Long: `Cluster keeps Redis Clusters in the control store, beside those of the configuration file, which go first and are
 changed there. Every gateway knows a new one within a second and connects when the first request for one of its apps
-comes. A password is never stored, only the path of a file with it, in control.password_dir, which every gateway reads.`,
+comes. Passwords, certificates and keys are never stored, only the paths of files with them, in control.password_dir,
+which every gateway reads.`,
 		Example: `  slotgate cluster add eu-2 --addr 10.0.2.1:6379 --addr 10.0.2.2:6379 --password-file /etc/slotgate/passwords/eu-2
+  slotgate cluster add eu-3 --addr 10.0.3.1:6379 --tls-ca /etc/slotgate/passwords/eu-3-ca.pem
   slotgate app create shop --cluster eu-2 --permission 'strings:*'
   slotgate cluster list`,
 	}
@@ -57,6 +61,36 @@ func (f *clusterFlags) register(cmd *cobra.Command) {
 		f.edits = append(f.edits, func(c *acl.Cluster) { c.PasswordFile = text })
 		return nil
 	})
+	f.registerTLS(flags)
+}
+
+// registerTLS adds the flags of TLS. Each that names something switches it on, as it would do nothing otherwise.
+func (f *clusterFlags) registerTLS(flags *pflag.FlagSet) {
+	flags.BoolFunc("tls", "speak TLS to the nodes; =false: without, and forget what the other flags of TLS have set", func(text string) error {
+		on, err := strconv.ParseBool(text)
+		f.edits = append(f.edits, func(c *acl.Cluster) {
+			if c.TLS.Enabled = on; !on {
+				c.TLS = acl.ClusterTLS{}
+			}
+		})
+		return err
+	})
+	set := func(name, usage string, field func(*acl.ClusterTLS) *string) {
+		flags.Func(name, usage, func(text string) error {
+			f.edits = append(f.edits, func(c *acl.Cluster) {
+				*field(&c.TLS) = text
+				c.TLS.Enabled = c.TLS.Enabled || text != ""
+			})
+			return nil
+		})
+	}
+	set("tls-ca", "`path` of the authorities of the nodes, in PEM, in control.password_dir; empty for the system's",
+		func(t *acl.ClusterTLS) *string { return &t.CAFile })
+	set("tls-cert", "`path` of the certificate to show to the nodes, in PEM, in control.password_dir; empty for none",
+		func(t *acl.ClusterTLS) *string { return &t.CertFile })
+	set("tls-key", "`path` of its private key, in PEM, in control.password_dir", func(t *acl.ClusterTLS) *string { return &t.KeyFile })
+	set("tls-server-name", "`name` that the certificate of every node must have; empty for that under which it is reached",
+		func(t *acl.ClusterTLS) *string { return &t.ServerName })
 }
 
 func newClusterAddCommand(e env, flags *configFlags) *cobra.Command {
@@ -74,7 +108,7 @@ func newClusterAddCommand(e env, flags *configFlags) *cobra.Command {
 			return withControl(cmd.Context(), e, flags, func(ctx context.Context, c *control) error {
 				cluster := acl.Cluster{Name: args[0]}
 				edit.edit(&cluster)
-				if err := c.passwordPlace(cluster.PasswordFile); err != nil {
+				if err := c.filePlaces(cluster); err != nil {
 					return err
 				}
 				added, err := c.AddCluster(ctx, cluster)
@@ -106,7 +140,7 @@ connect anew. It must stay the same cluster: the apps' data does not move.`,
 			return withControl(cmd.Context(), e, flags, func(ctx context.Context, c *control) error {
 				var probe acl.Cluster
 				edit.edit(&probe)
-				if err := c.passwordPlace(probe.PasswordFile); err != nil {
+				if err := c.filePlaces(probe); err != nil {
 					return err
 				}
 				changed, err := c.EditCluster(ctx, args[0], edit.edit)
@@ -156,10 +190,10 @@ func newClusterListCommand(e env, flags *configFlags) *cobra.Command {
 				if out == outputJSON {
 					return writeJSON(e.Stdout, known)
 				}
-				rows := [][]string{{"NAME", "ORIGIN", "APPS", "USER", "PASSWORD FILE", "ADDRESSES"}}
+				rows := [][]string{{"NAME", "ORIGIN", "APPS", "USER", "PASSWORD FILE", "TLS", "ADDRESSES"}}
 				for _, k := range known {
 					rows = append(rows, []string{
-						k.Name, k.Origin, fmt.Sprint(len(k.Apps)), orDash(k.Username), orDash(k.PasswordFile), showList(k.Addrs),
+						k.Name, k.Origin, fmt.Sprint(len(k.Apps)), orDash(k.Username), orDash(k.PasswordFile), yesOrDash(k.TLS.Enabled), showList(k.Addrs),
 					})
 				}
 				return writeTable(e.Stdout, rows)
@@ -170,13 +204,21 @@ func newClusterListCommand(e env, flags *configFlags) *cobra.Command {
 	return cmd
 }
 
-// passwordPlace refuses a file that no gateway with this configuration would read.
-func (c *control) passwordPlace(path string) error {
-	if path == "" {
-		return nil
+// filePlaces refuses files that no gateway with this configuration would read.
+func (c *control) filePlaces(cluster acl.Cluster) error {
+	var all []error
+	for _, file := range []struct{ field, path string }{
+		{"password_file", cluster.PasswordFile}, {"tls.ca_file", cluster.TLS.CAFile}, {"tls.cert_file", cluster.TLS.CertFile}, {"tls.key_file", cluster.TLS.KeyFile},
+	} {
+		if file.path == "" {
+			continue
+		}
+		if _, err := c.cfg.storedName(file.path); err != nil {
+			all = append(all, fmt.Errorf("%s: %w", file.field, err))
+		}
 	}
-	if _, err := c.cfg.passwordName(path); err != nil {
-		return usageError{err}
+	if len(all) > 0 {
+		return usageError{errors.Join(all...)}
 	}
 	return nil
 }
@@ -191,6 +233,13 @@ func reportCluster(e env, out output, cluster *acl.Cluster, err error, what stri
 	}
 	_, err = fmt.Fprintf(e.Stdout, "Cluster %s %s.\n", cluster.Name, what)
 	return err
+}
+
+func yesOrDash(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "-"
 }
 
 func orDash(text string) string {

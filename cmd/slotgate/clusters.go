@@ -2,14 +2,17 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
@@ -18,23 +21,34 @@ import (
 // configuredClusters are the clusters of the configuration as the store takes them.
 func configuredClusters(cfg Config, certs *certificates) (map[string]store.ClusterConfig, error) {
 	clusters := make(map[string]store.ClusterConfig, len(cfg.Clusters))
-	for name, c := range cfg.Clusters {
-		password, err := c.password()
+	for name := range cfg.Clusters {
+		cc, err := cfg.configuredCluster(name, certs)
 		if err != nil {
-			return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
+			return nil, err
 		}
-		clusters[name] = store.ClusterConfig{
-			Addrs: c.Addrs, Username: c.Username, Password: password,
-			Dialer: certs.dialer(name, milliseconds(cfg.Redis.DialTimeoutMS)),
-		}
+		clusters[name] = cc
 	}
 	return clusters, nil
+}
+
+// configuredCluster is how a cluster of the configuration is reached, its password read.
+func (c Config) configuredCluster(name string, certs *certificates) (store.ClusterConfig, error) {
+	cluster := c.Clusters[name]
+	password, err := cluster.password()
+	if err != nil {
+		return store.ClusterConfig{}, fmt.Errorf("reading the password of cluster %s: %w", name, err)
+	}
+	return store.ClusterConfig{
+		Addrs: cluster.Addrs, Username: cluster.Username, Password: password,
+		Dialer: certs.dialer(name, milliseconds(c.Redis.DialTimeoutMS)),
+	}, nil
 }
 
 // followClusters gives the store the stored clusters beside those of the configuration, which go first. The password of a stored one
 // is read at each connection, so that the file may come later than the cluster, or change.
 func (g *gateway) followClusters(storedOnes map[string]*acl.Cluster) {
 	all := make(map[string]store.ClusterConfig, len(g.configured)+len(storedOnes))
+	places := map[string]*storedPlace{}
 	for name, c := range storedOnes {
 		if err := c.Validate(); err != nil { // written by a newer version or by hand
 			g.log.Error("a stored cluster cannot be used and was left out", "cluster", name, "error", err)
@@ -45,43 +59,57 @@ func (g *gateway) followClusters(storedOnes map[string]*acl.Cluster) {
 			continue
 		}
 		all[name] = g.cfg.storedCluster(c)
+		if place := g.certs.storedPlace(g.cfg, c); place != nil {
+			places[clusterPlace(name)] = place
+			cc := all[name]
+			cc.Dialer = place.dialer(milliseconds(g.cfg.Redis.DialTimeoutMS))
+			all[name] = cc
+		}
 	}
+	g.certs.keepStored(places)
 	maps.Copy(all, g.configured)
 	g.store.SetClusters(all)
 }
 
 func (c Config) storedCluster(s *acl.Cluster) store.ClusterConfig {
-	cc := store.ClusterConfig{Addrs: s.Addrs, Username: s.Username, ID: s.PasswordFile}
+	cc := store.ClusterConfig{Addrs: s.Addrs, Username: s.Username, ID: fmt.Sprintf("%q %#v", s.PasswordFile, s.TLS)}
 	if s.PasswordFile != "" {
 		cc.PasswordFrom = func() (string, error) { return c.storedPassword(s.PasswordFile) }
 	}
 	return cc
 }
 
-// storedPassword reads the password of a stored cluster, from control.password_dir only: whoever may write the control store must not
-// be able to have any file of a gateway's machine sent to a node of his.
+// maxPasswordFile bounds what is read, in bytes; Redis' own limit of a line of commands is 64 KiB.
+const maxPasswordFile = 64 << 10
+
 func (c Config) storedPassword(path string) (string, error) {
-	name, err := c.passwordName(path)
-	if err != nil {
-		return "", err
-	}
-	dir, err := os.OpenRoot(c.Control.PasswordDir)
-	if err != nil {
-		return "", err
-	}
-	defer dir.Close()
-	data, err := dir.ReadFile(name)
+	data, err := c.storedFile(path, maxPasswordFile)
 	if err != nil {
 		return "", err
 	}
 	return passwordOf(data)
 }
 
-// passwordName is the path of a password file inside control.password_dir.
-func (c Config) passwordName(path string) (string, error) {
+// storedFile reads a file that a stored cluster names, from control.password_dir only: whoever may write the control store must not
+// be able to have any file of a gateway's machine sent to a node of his, nor to learn from an error what is in it.
+func (c Config) storedFile(path string, limit int64) ([]byte, error) {
+	name, err := c.storedName(path)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.OpenRoot(c.Control.PasswordDir)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return readBounded(dir, name, limit)
+}
+
+// storedName is the path of a file inside control.password_dir.
+func (c Config) storedName(path string) (string, error) {
 	name, err := filepath.Rel(c.Control.PasswordDir, path)
 	if err != nil || !filepath.IsLocal(name) || name == "." {
-		return "", fmt.Errorf("password_file: %s is not in control.password_dir, %s", path, c.Control.PasswordDir)
+		return "", fmt.Errorf("%s is not in control.password_dir, %s", path, c.Control.PasswordDir)
 	}
 	return name, nil
 }
@@ -129,7 +157,10 @@ func (c Config) knownClusters(set *acl.Set) []knownCluster {
 	for _, name := range slices.Compact(names) {
 		configured, isConfigured := c.Clusters[name]
 		if isConfigured {
-			add(acl.Cluster{Name: name, Addrs: configured.Addrs, Username: configured.Username, PasswordFile: configured.PasswordFile}, fromConfig)
+			add(acl.Cluster{
+				Name: name, Addrs: configured.Addrs, Username: configured.Username, PasswordFile: configured.PasswordFile,
+				TLS: acl.ClusterTLS(configured.TLS),
+			}, fromConfig)
 		}
 		if s := set.Clusters[name]; s != nil && isConfigured {
 			add(*s, shadowed)
@@ -140,33 +171,48 @@ func (c Config) knownClusters(set *acl.Set) []knownCluster {
 	return all
 }
 
-// cluster finds a cluster, configured or stored.
-func (c *control) cluster(ctx context.Context, name string) (Cluster, error) {
-	if cluster, ok := c.cfg.Clusters[name]; ok {
-		return cluster, nil
+// cluster finds a cluster, configured or stored, and how to reach it with what its files say now.
+func (c *control) cluster(ctx context.Context, name string) (store.ClusterConfig, error) {
+	if _, ok := c.cfg.Clusters[name]; ok {
+		return c.cfg.currentCluster(name)
 	}
 	set, err := c.List(ctx)
 	if err != nil {
-		return Cluster{}, err
+		return store.ClusterConfig{}, err
 	}
 	if s := set.Clusters[name]; s != nil {
 		return c.cfg.fromStored(s)
 	}
-	return Cluster{}, c.noCluster(set, name)
+	return store.ClusterConfig{}, c.noCluster(set, name)
 }
 
-// fromStored is a stored cluster as if it were configured, its password read.
-func (c Config) fromStored(s *acl.Cluster) (Cluster, error) {
-	cluster := Cluster{Addrs: s.Addrs, Username: s.Username}
-	if s.PasswordFile == "" {
-		return cluster, nil
-	}
-	password, err := c.storedPassword(s.PasswordFile)
+// currentCluster is configuredCluster with the certificates as they are now.
+func (c Config) currentCluster(name string) (store.ClusterConfig, error) {
+	only := Config{Clusters: map[string]Cluster{name: c.Clusters[name]}}
+	certs, err := newCertificates(only, slog.New(slog.DiscardHandler), time.Now)
 	if err != nil {
-		return Cluster{}, fmt.Errorf("reading the password of cluster %s: %w", s.Name, err)
+		return store.ClusterConfig{}, err
 	}
-	cluster.Password = secret(password)
-	return cluster, nil
+	return c.configuredCluster(name, certs)
+}
+
+// fromStored is how the command line reaches a stored cluster. Its files are read now, so that the error tells of them.
+func (c Config) fromStored(s *acl.Cluster) (store.ClusterConfig, error) {
+	cc := store.ClusterConfig{Addrs: s.Addrs, Username: s.Username}
+	if s.PasswordFile != "" {
+		var err error
+		if cc.Password, err = c.storedPassword(s.PasswordFile); err != nil {
+			return store.ClusterConfig{}, fmt.Errorf("reading the password of cluster %s: %w", s.Name, err)
+		}
+	}
+	if s.TLS.Enabled {
+		state, found := readStoredTLS(c, s.Name, s.TLS, time.Now())
+		if err := found.orNil(); err != nil {
+			return store.ClusterConfig{}, err
+		}
+		cc.Dialer = tlsDialer(milliseconds(c.Redis.DialTimeoutMS), func(context.Context) (*tls.Config, error) { return state.config, nil })
+	}
+	return cc, nil
 }
 
 // knowsCluster refuses an app whose data would have no place.

@@ -98,7 +98,7 @@ type Control struct {
 	Cluster string `yaml:"cluster"`
 	// YAML file with apps and keys, looked at each second; the CLI then only prints what to paste. Empty: they are kept in control.cluster.
 	File string `yaml:"file"`
-	// Folder in which the password files of stored clusters (slotgate cluster add) must lie; a file elsewhere is not read, whatever the control store says.
+	// Folder in which the files of stored clusters (slotgate cluster add) must lie, those of passwords and of TLS; a file elsewhere is not read, whatever the control store says.
 	PasswordDir string `yaml:"password_dir"`
 }
 

@@ -69,32 +69,30 @@ const toolPool = 4
 // newToolClient makes a client of a configured cluster. It connects on first use; whoever made it closes it. With certs its TLS is
 // what they hold at each connect; nil = what the files say now.
 func newToolClient(cfg Config, name string, certs *certificates) (*redis.ClusterClient, error) {
-	cluster, ok := cfg.Clusters[name]
-	if !ok {
+	if _, ok := cfg.Clusters[name]; !ok {
 		return nil, fmt.Errorf("no cluster %q is configured", name)
 	}
-	return newClusterClient(cfg, name, cluster, certs)
+	var cluster store.ClusterConfig
+	var err error
+	if certs == nil {
+		cluster, err = cfg.currentCluster(name)
+	} else {
+		cluster, err = cfg.configuredCluster(name, certs)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newClusterClient(cfg, cluster), nil
 }
 
 // newClusterClient is newToolClient for a cluster that was found before.
-func newClusterClient(cfg Config, name string, cluster Cluster, certs *certificates) (*redis.ClusterClient, error) {
-	password, err := cluster.password()
-	if err != nil {
-		return nil, fmt.Errorf("reading the password of cluster %s: %w", name, err)
-	}
-	if certs == nil {
-		only := Config{Clusters: map[string]Cluster{name: cluster}}
-		if certs, err = newCertificates(only, slog.New(slog.DiscardHandler), time.Now); err != nil {
-			return nil, err
-		}
-	}
-	dialTimeout := milliseconds(cfg.Redis.DialTimeoutMS)
+func newClusterClient(cfg Config, cluster store.ClusterConfig) *redis.ClusterClient {
 	return redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: cluster.Addrs, Username: cluster.Username, Password: password, Dialer: certs.dialer(name, dialTimeout),
+		Addrs: cluster.Addrs, Username: cluster.Username, Password: cluster.Password, Dialer: cluster.Dialer,
 		Protocol:                   2,
 		ContextTimeoutEnabled:      true,
 		MaxRedirects:               3,
-		DialTimeout:                dialTimeout,
+		DialTimeout:                milliseconds(cfg.Redis.DialTimeoutMS),
 		DialerRetries:              1,
 		ReadTimeout:                milliseconds(cfg.Redis.ReadTimeoutMS),
 		WriteTimeout:               milliseconds(cfg.Redis.WriteTimeoutMS),
@@ -102,7 +100,7 @@ func newClusterClient(cfg Config, name string, cluster Cluster, certs *certifica
 		ClusterStateReloadInterval: milliseconds(cfg.Redis.TopologyReloadMS),
 		DisableIdentity:            true,
 		MaintNotificationsConfig:   &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	}), nil
+	})
 }
 
 func milliseconds(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/cmd/slotgate/doctor"
+	"github.com/slotgate/slotgate/store"
 )
 
 const (
@@ -112,57 +113,67 @@ func hostOf(cfg Config) doctor.Host {
 func certificateFindings(cfg Config, now time.Time) (found []doctor.Finding) {
 	states, _ := readTLS(cfg, now)
 	for _, place := range tlsPlaces(cfg) {
-		expires := states[place].expires
-		if expires.IsZero() {
-			continue
-		}
-		f := doctor.Finding{Where: place, Check: "certificate", Status: doctor.OK, Detail: "expires " + expires.UTC().Format(time.RFC3339)}
-		if expires.Sub(now) < certificateWarning {
-			f.Status, f.Do = doctor.Warn, "renew it; the gateway takes the new file within a minute"
-		}
-		found = append(found, f)
+		found = append(found, certificateFinding(place, states[place].expires, now)...)
 	}
 	return found
+}
+
+// certificateFinding is nothing where we show no certificate.
+func certificateFinding(place string, expires, now time.Time) []doctor.Finding {
+	if expires.IsZero() {
+		return nil
+	}
+	f := doctor.Finding{Where: place, Check: "certificate", Status: doctor.OK, Detail: "expires " + expires.UTC().Format(time.RFC3339)}
+	if expires.Sub(now) < certificateWarning {
+		f.Status, f.Do = doctor.Warn, "renew it; the gateway takes the new file within a minute"
+	}
+	return []doctor.Finding{f}
 }
 
 // examine looks at the control store and at all clusters, at the same time.
 func (c *control) examine(ctx context.Context) []doctor.Finding {
 	set, err := c.List(ctx)
-	store := doctor.Finding{Where: "control store", Check: "apps and keys", Status: doctor.OK}
+	kept := doctor.Finding{Where: "control store", Check: "apps and keys", Status: doctor.OK}
 	if err != nil {
-		store.Status, store.Detail, store.Do = doctor.Fail, err.Error(), "gateways go on with what they have loaded; mend it before any of them restarts"
+		kept.Status, kept.Detail, kept.Do = doctor.Fail, err.Error(), "gateways go on with what they have loaded; mend it before any of them restarts"
 		set = &acl.Set{}
 	} else {
-		store.Detail = fmt.Sprintf("%d apps, %d keys, %d stored clusters", len(set.Apps), len(set.Keys), len(set.Clusters))
+		kept.Detail = fmt.Sprintf("%d apps, %d keys, %d stored clusters", len(set.Apps), len(set.Keys), len(set.Clusters))
 	}
 	known := slices.DeleteFunc(c.cfg.knownClusters(set), func(k knownCluster) bool { return k.Origin == shadowed })
 	perCluster := make([][]doctor.Finding, len(known))
 	var wg sync.WaitGroup
 	for i, k := range known {
 		wg.Go(func() {
-			cluster, configured := c.cfg.Clusters[k.Name]
-			var err error
-			if !configured {
-				cluster, err = c.cfg.fromStored(&k.Cluster)
+			if k.Origin == fromStore && k.TLS.Enabled {
+				state, _ := readStoredTLS(c.cfg, k.Name, k.TLS, time.Now()) // what is wrong, fromStored says
+				perCluster[i] = certificateFinding(clusterPlace(k.Name), state.expires, time.Now())
 			}
-			if err != nil {
-				perCluster[i] = []doctor.Finding{{
-					Where: k.Name, Check: "password", Status: doctor.Fail, Detail: err.Error(), Do: "put the file there, readable to the gateway",
-				}}
-				return
-			}
-			perCluster[i] = c.examineCluster(ctx, k.Name, cluster)
+			perCluster[i] = append(perCluster[i], c.examineKnown(ctx, k)...)
 		})
 	}
 	wg.Wait()
-	return append([]doctor.Finding{store}, slices.Concat(perCluster...)...)
+	return append([]doctor.Finding{kept}, slices.Concat(perCluster...)...)
 }
 
-func (c *control) examineCluster(ctx context.Context, name string, cluster Cluster) []doctor.Finding {
-	client, err := newClusterClient(c.cfg, name, cluster, nil)
-	if err != nil {
-		return []doctor.Finding{{Where: name, Check: "reachable", Status: doctor.Fail, Detail: err.Error(), Do: "mend the file it names"}}
+func (c *control) examineKnown(ctx context.Context, k knownCluster) []doctor.Finding {
+	var cluster store.ClusterConfig
+	var err error
+	if k.Origin == fromConfig {
+		cluster, err = c.cfg.currentCluster(k.Name)
+	} else {
+		cluster, err = c.cfg.fromStored(&k.Cluster)
 	}
+	if err != nil {
+		return []doctor.Finding{{
+			Where: k.Name, Check: "files", Status: doctor.Fail, Detail: err.Error(), Do: "put the file there, readable to the gateway",
+		}}
+	}
+	return c.examineCluster(ctx, k.Name, cluster)
+}
+
+func (c *control) examineCluster(ctx context.Context, name string, cluster store.ClusterConfig) []doctor.Finding {
+	client := newClusterClient(c.cfg, cluster)
 	defer client.Close()
 	return doctor.Cluster{Name: name, Client: client, Control: name == c.cfg.controlCluster(), Now: time.Now}.Check(ctx)
 }

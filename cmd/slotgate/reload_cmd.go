@@ -97,7 +97,7 @@ func (c *reloadCommand) tls(a AdminTLS) (*tls.Config, error) {
 	if file == "" {
 		file = a.CertFile
 	}
-	data, err := readBounded(file, maxTLSFile)
+	data, err := readFile(file, maxTLSFile)
 	if err != nil {
 		return nil, fmt.Errorf("reading what the gateway's certificate is verified by: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -65,10 +66,24 @@ func (c *certificates) dialer(cluster string, timeout time.Duration) func(ctx co
 	if c.current(place) == nil {
 		return nil
 	}
+	return tlsDialer(timeout, func(context.Context) (*tls.Config, error) { return c.current(place).config, nil })
+}
+
+// tlsDialer connects with what config says at the time. A handshake that fails is an error of dialling, as the store tells by it that
+// nothing was sent.
+func tlsDialer(timeout time.Duration, config func(context.Context) (*tls.Config, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: timeout, KeepAliveConfig: redisKeepAlive}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		d := tls.Dialer{NetDialer: plain, Config: c.current(place).config}
-		return d.DialContext(ctx, network, addr)
+		current, err := config(ctx)
+		if err != nil {
+			return nil, err
+		}
+		d := tls.Dialer{NetDialer: plain, Config: current}
+		conn, err := d.DialContext(ctx, network, addr)
+		if op := (*net.OpError)(nil); err != nil && (!errors.As(err, &op) || op.Op != "dial") {
+			err = &net.OpError{Op: "dial", Net: network, Err: err}
+		}
+		return conn, err
 	}
 }
 
@@ -88,6 +103,11 @@ func (e certificateExpiry) Collect(ch chan<- prometheus.Metric) {
 	for place := range e.certs.places {
 		if expires := e.certs.current(place).expires; !expires.IsZero() {
 			ch <- metric.CertificateExpiry.Const(certificateExpiryDesc, float64(expires.Unix()), place)
+		}
+	}
+	for place, p := range e.certs.storedPlaces() {
+		if state := p.state.Load(); state != nil && !state.expires.IsZero() {
+			ch <- metric.CertificateExpiry.Const(certificateExpiryDesc, float64(state.expires.Unix()), place)
 		}
 	}
 }
