@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -40,7 +42,9 @@ type clusterPoll struct {
 	client *redis.ClusterClient
 	cfg    ClusterConfig // that of client
 	labels labels
-	fault  string // what INFO was refused for, as logged
+	// replicas are those of the nodes with a label that were replicas when they were seen last.
+	replicas map[string]bool
+	fault    string // what INFO was refused for, as logged
 }
 
 // clusterView is what a cluster and its nodes said.
@@ -97,7 +101,7 @@ func (p *poller) poll(ctx context.Context, figures bool) {
 		c := p.polls[name]
 		if c == nil {
 			client := redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis))
-			c = &clusterPoll{client: client, cfg: cc, labels: newLabels(metric.MaxNodes)}
+			c = &clusterPoll{client: client, cfg: cc, labels: newLabels(metric.MaxNodes), replicas: map[string]bool{}}
 			p.polls[name] = c
 		}
 		g.Go(func() error {
@@ -194,7 +198,53 @@ func (c *clusterPoll) figures(ctx context.Context) []nodeView {
 	// Replicas first: what is written between the two readings makes one look behind, never ahead.
 	_ = eachNode(ctx, c.client.ForEachSlave, ask(true))
 	_ = eachNode(ctx, c.client.ForEachMaster, ask(false))
+	c.addFailed(ctx, byAddr)
 	return c.label(byAddr)
+}
+
+// addFailed adds the nodes that the cluster takes for failed, as down: its slot map leaves them out, though they have not left.
+func (c *clusterPoll) addFailed(ctx context.Context, byAddr map[string]nodeView) {
+	var missing []string
+	for addr := range c.labels.given {
+		if _, ok := byAddr[addr]; !ok {
+			missing = append(missing, addr)
+		}
+	}
+	if len(missing) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	list, err := c.client.ClusterNodes(ctx).Result()
+	for _, addr := range missing {
+		if err != nil || listed(list, addr) {
+			byAddr[addr] = nodeView{addr: addr, replica: c.replicas[addr]}
+		}
+	}
+}
+
+// listed says whether CLUSTER NODES names an address. Its lines are "id ip:port@busport[,hostname] flags …", the brackets of an IPv6
+// address left out.
+func listed(list, addr string) bool {
+	for line := range strings.Lines(list) {
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		at, name, _ := strings.Cut(fields[1], ",")
+		at, _, _ = strings.Cut(at, "@")
+		colon := strings.LastIndexByte(at, ':')
+		if colon < 0 {
+			continue
+		}
+		name, _, _ = strings.Cut(name, ",")
+		for _, host := range []string{at[:colon], name} {
+			if host != "" && net.JoinHostPort(host, at[colon+1:]) == addr {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // label gives the nodes their labels, drops those beyond the bound, and works out who is behind whom.
@@ -202,6 +252,7 @@ func (c *clusterPoll) label(byAddr map[string]nodeView) []nodeView {
 	for addr := range c.labels.given {
 		if _, ok := byAddr[addr]; !ok {
 			c.labels.free(addr)
+			delete(c.replicas, addr)
 		}
 	}
 	views := make([]nodeView, 0, len(byAddr))
@@ -209,6 +260,7 @@ func (c *clusterPoll) label(byAddr map[string]nodeView) []nodeView {
 		if n.label = c.labels.of(addr); n.label == metric.Other {
 			continue
 		}
+		c.replicas[addr] = n.replica
 		for _, primary := range byAddr {
 			if lag, ok := info.Lag(primary.fields, n.fields); ok {
 				n.lag, n.behind = lag, true

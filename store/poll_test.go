@@ -186,6 +186,18 @@ func TestNodesArePolled(t *testing.T) {
 		}
 		p.becomes(t, "slotgate_redis_node_up", "default,"+hung.Addr+",replica", 0)
 		p.growsFor(t, c.Nodes()[0].Addr)
+		eventually(t, func() string { // from then on the slot map leaves it out
+			list, err := c.Nodes()[0].Client().ClusterNodes(ctx).Result()
+			for line := range strings.Lines(list) {
+				if err == nil && strings.Contains(line, hung.Addr) && strings.Contains(line, "fail ") {
+					return ""
+				}
+			}
+			return fmt.Sprint("the cluster does not take it for failed: ", list, err)
+		})
+		p.growsFor(t, c.Nodes()[0].Addr)
+		p.growsFor(t, c.Nodes()[0].Addr)
+		p.becomes(t, "slotgate_redis_node_up", "default,"+hung.Addr+",replica", 0)
 		if err := hung.Resume(); err != nil {
 			t.Fatal(err)
 		}
