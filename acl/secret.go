@@ -52,7 +52,7 @@ func parseSecrets(b []byte) (Secret, error) {
 	if b = bytes.TrimSpace(b); !bytes.HasPrefix(b, []byte("- ")) {
 		return NewSecret(b)
 	}
-	var list []string
+	var list []*string                   // pointers, as an empty entry would be passed over otherwise
 	if yaml.Unmarshal(b, &list) != nil { // its error would quote the secret
 		return Secret{}, errors.New("it begins as a YAML list and is none; write one secret, or each after a dash on a line of its own")
 	}
@@ -61,7 +61,10 @@ func parseSecrets(b []byte) (Secret, error) {
 	}
 	var all []Secret
 	for i, text := range list {
-		s, err := NewSecret([]byte(text))
+		if text == nil {
+			return Secret{}, fmt.Errorf("number %d of the list is empty; write a secret there, or take the dash away", i+1)
+		}
+		s, err := NewSecret([]byte(*text))
 		if err != nil {
 			return Secret{}, fmt.Errorf("number %d of the list: %w", i+1, err)
 		}

@@ -74,6 +74,8 @@ func TestBadListsOfSecrets(t *testing.T) {
 	good := strings.Repeat("hunter2 ", 5)
 	for text, want := range map[string]string{
 		"- " + good + "\n- short":     "number 2 of the list",
+		"- # later\n- " + good:        "number 1 of the list is empty",
+		"- #00":                       "number 1 of the list is empty",
 		"- " + good + "\n- " + good:   "is there before",
 		"- " + good + "\n- {a: b}":    "is none",
 		"- " + good + "\n  - :\n\t- ": "is none",
