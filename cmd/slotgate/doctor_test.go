@@ -25,7 +25,7 @@ func TestDoctor(t *testing.T) {
 		}
 	}
 	for check, want := range map[string]int{
-		"slots": 1, "versions": 1, "apps and keys": 1, "round trip": 6, "clock": 6, "cluster_state": 6, "version": 6, "memory": 6,
+		"slots": 1, "versions": 1, "apps and keys": 1, "round trip": 6, "clock": 6, "cluster_state": 6, "version": 6, "commands": 6, "memory": 6,
 		"persistence": 6, "rights": 6, "descriptors": 1, "listen": 1, "admin_listen": 1,
 	} {
 		if counts[check] != want {

@@ -149,7 +149,7 @@ func (c Cluster) ask(ctx context.Context, addr string) answer {
 	if v := fields["valkey_version"]; v != "" {
 		a.software, a.version = "valkey", v
 	}
-	add(checkVersion(where, a.software, a.version))
+	add(checkVersion(where, a.software, a.version), commands(ctx, where, node, fields["redis_version"]))
 	add(c.memory(where, fields), c.persistence(where, fields))
 	if fields.Replica() && fields["master_link_status"] != "up" {
 		add(warn(where, "replication", "look at the replica's log", "the link to the primary is %s", fields["master_link_status"]))
