@@ -54,7 +54,7 @@ func TestHostileAddressesInTheExposition(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := newPoller(nil, time.Minute)
 	registry.MustRegister(p)
-	poll := clusterPoll{labels: newLabels(metric.MaxNodes)}
+	poll := newClusterPoll(nil, ClusterConfig{})
 	byAddr := map[string]nodeView{}
 	for _, addr := range hostile {
 		byAddr[addr] = nodeView{addr: addr, up: true, fields: info.Parse("used_memory:1\r\nrole:master\r\n")}
@@ -99,7 +99,7 @@ func TestThousandsOfNodesAreBounded(t *testing.T) {
 	registry := prometheus.NewRegistry()
 	p := newPoller(nil, time.Minute)
 	registry.MustRegister(p)
-	poll := clusterPoll{labels: newLabels(metric.MaxNodes)}
+	poll := newClusterPoll(nil, ClusterConfig{})
 	for range 3 {
 		byAddr := map[string]nodeView{}
 		for i := range 10_000 {

@@ -47,6 +47,10 @@ type clusterPoll struct {
 	fault    string // what INFO was refused for, as logged
 }
 
+func newClusterPoll(client *redis.ClusterClient, cfg ClusterConfig) *clusterPoll {
+	return &clusterPoll{client: client, cfg: cfg, labels: newLabels(metric.MaxNodes), replicas: map[string]bool{}}
+}
+
 // clusterView is what a cluster and its nodes said.
 type clusterView struct {
 	up, slotsOK         float64
@@ -101,7 +105,7 @@ func (p *poller) poll(ctx context.Context, figures bool) {
 		c := p.polls[name]
 		if c == nil {
 			client := redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis))
-			c = &clusterPoll{client: client, cfg: cc, labels: newLabels(metric.MaxNodes), replicas: map[string]bool{}}
+			c = newClusterPoll(client, cc)
 			p.polls[name] = c
 		}
 		g.Go(func() error {
