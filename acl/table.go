@@ -51,7 +51,8 @@ func (e *entry) open(now time.Time) bool {
 	return !e.dead && (expires == nil || now.Before(*expires))
 }
 
-// knows says, in constant time, whether this very token has opened the entry before: 30 ns instead of 350. So the gateway
+// knows says, in constant time, whether this very token has opened the entry before: a good key takes 77 ns so, 225 by its
+// hash (BenchmarkAuthenticate). So the gateway
 // holds the tokens in use in its memory, as it does in every request.
 func (e *entry) knows(token string) bool {
 	known := e.opened.Load()

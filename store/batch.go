@@ -270,7 +270,7 @@ func (b *batch) settleAll(items []int, f *fault) {
 }
 
 // release gives the items and their calls back together, when everything was taken out of them: getting and putting each
-// call by itself costs 80 ns a key.
+// call by itself was 5 % of an mset of 50.
 func (b *batch) release() {
 	if cap(b.items) > keepItems {
 		b.items = nil
