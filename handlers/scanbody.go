@@ -25,32 +25,37 @@ func (m *members) add(one members) (first bool) {
 	return first
 }
 
+// object reads an object. member reads the value of the member with the name, and is false for one that may not be there.
+func (s *scanner) object(member func(name string) bool) bool {
+	if !s.take('{') {
+		return false
+	}
+	for {
+		if !member(s.name()) {
+			return false
+		}
+		if !s.take(',') {
+			return s.take('}')
+		}
+	}
+}
+
 // scanKeyList is parseKeyList for the plain form; ok is false for any other.
 func scanKeyList(src []byte, t *terms, values bool) (r keysRequest, ok bool) {
 	s := newScanner(src)
 	var seen members
-	if !s.take('{') {
-		return r, false
-	}
-	for {
-		switch name := s.name(); {
+	whole := s.object(func(name string) (ok bool) {
+		switch {
 		case name == "keys" && seen.add(keysMember):
 			r.keys, ok = s.keys(t.maxKeys)
 		case name == "key_encoding" && seen.add(keyEncodingMember):
 			r.keyEncoding, ok = s.keyEncoding()
 		case name == "encoding" && values && seen.add(encodingMember):
 			r.encoding, ok = s.valueEncoding()
-		default:
-			ok = false
 		}
-		if !ok {
-			return r, false
-		}
-		if !s.take(',') {
-			break
-		}
-	}
-	if !s.take('}') || !s.end() || seen&keysMember == 0 {
+		return ok
+	})
+	if !whole || !s.end() || seen&keysMember == 0 {
 		return r, false
 	}
 	for i, key := range r.keys {
@@ -99,12 +104,8 @@ type plainItem struct {
 
 // item reads an object that may have the members of known.
 func (s *scanner) item(p *plainItem, known members, t *terms) bool {
-	if !s.take('{') {
-		return false
-	}
 	forms := 0 // of expiry
-	for {
-		name := s.name()
+	whole := s.object(func(name string) bool {
 		m := memberNamed(name) & known
 		if m == 0 || !p.seen.add(m) || !s.member(p, m, t) {
 			return false
@@ -112,10 +113,9 @@ func (s *scanner) item(p *plainItem, known members, t *terms) bool {
 		if m&expiryMembers != 0 && (m != keepMember || p.expiry.Mode == store.KeepExpiry) {
 			forms++
 		}
-		if !s.take(',') {
-			return s.take('}') && forms <= 1
-		}
-	}
+		return true
+	})
+	return whole && forms <= 1
 }
 
 // memberNamed is the member of an item that has the name.
@@ -221,28 +221,18 @@ func scanMSet(src []byte, t *terms) (r msetRequest, ok bool) {
 	var set plainSet
 	var encoding valueEncoding
 	var seen members
-	if !s.take('{') {
-		return r, false
-	}
-	for {
-		switch name := s.name(); {
+	whole := s.object(func(name string) (ok bool) {
+		switch {
 		case name == "items" && seen.add(keysMember):
 			ok = s.items(&set, t)
 		case name == "encoding" && seen.add(encodingMember):
 			encoding, ok = s.valueEncoding()
 		case name == "key_encoding" && seen.add(keyEncodingMember):
 			r.keyEncoding, ok = s.keyEncoding()
-		default:
-			ok = false
 		}
-		if !ok {
-			return r, false
-		}
-		if !s.take(',') {
-			break
-		}
-	}
-	if !s.take('}') || !s.end() || seen&keysMember == 0 {
+		return ok
+	})
+	if !whole || !s.end() || seen&keysMember == 0 {
 		return r, false
 	}
 	r.items = set.items
