@@ -14,17 +14,25 @@ import (
 	"github.com/slotgate/slotgate/store/slot"
 )
 
-func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
+// threePrimaries starts a cluster, and a store that is connected to it.
+func threePrimaries(t *testing.T, cfg Config) (*Store, *cluster) {
+	t.Helper()
 	c := clustertest.Run(t, localcluster.Options{Primaries: 3})
-	s, err := New(Config{Clusters: map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, CursorKey: make([]byte, 32)}, nil, nil)
+	cfg.Clusters, cfg.CursorKey = map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, make([]byte, 32)
+	s, err := New(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = s.Close() }()
+	t.Cleanup(func() { _ = s.Close() })
 	cl, problem := s.clusters.get("default")
 	if problem != nil {
 		t.Fatal(problem)
 	}
+	return s, cl
+}
+
+func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
+	s, cl := threePrimaries(t, Config{})
 	node, err := cl.primary(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -46,16 +54,7 @@ func TestNodesThatHaveLeftAreForgotten(t *testing.T) {
 }
 
 func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
-	c := clustertest.Run(t, localcluster.Options{Primaries: 3})
-	s, err := New(Config{Clusters: map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, CursorKey: make([]byte, 32)}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	cl, problem := s.clusters.get("default")
-	if problem != nil {
-		t.Fatal(problem)
-	}
+	s, cl := threePrimaries(t, Config{})
 	right, err := cl.wayTo(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
@@ -98,18 +97,8 @@ func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
 // TestAMoveIsSeenOnceForAllSlots: a node that has died or hangs says nothing for each of its slots; what one command has found out
 // must be enough for the others.
 func TestAMoveIsSeenOnceForAllSlots(t *testing.T) {
-	c := clustertest.Run(t, localcluster.Options{Primaries: 3})
-	cfg := Config{Clusters: map[string]ClusterConfig{"default": {Addrs: c.Addrs()}}, CursorKey: make([]byte, 32)}
-	cfg.Redis.TopologyReload = time.Hour
-	s, err := New(cfg, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
-	cl, problem := s.clusters.get("default")
-	if problem != nil {
-		t.Fatal(problem)
-	}
+	cfg := Config{Redis: RedisConfig{TopologyReload: time.Hour}}
+	_, cl := threePrimaries(t, cfg)
 	right, err := cl.wayTo(t.Context(), 0)
 	if err != nil {
 		t.Fatal(err)
