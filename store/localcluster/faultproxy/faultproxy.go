@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
@@ -24,6 +25,9 @@ type Proxy struct {
 	refusing bool
 	silent   bool
 	delay    time.Duration
+	jitter   jitter
+	cutOneIn int      // replies; 0: none is cut
+	cuts     int      // replies that were cut
 	drops    int      // replies still to be lost
 	dropping []string // to requests of these commands; all if empty
 	hard     bool     // with a reset
@@ -57,7 +61,7 @@ func (p *Proxy) Close() error {
 
 // Pass ends every fault.
 func (p *Proxy) Pass() {
-	p.change(func() { p.refusing, p.silent, p.delay, p.drops = false, false, 0, 0 })
+	p.change(func() { p.refusing, p.silent, p.delay, p.drops, p.jitter, p.cutOneIn = false, false, 0, 0, jitter{}, 0 })
 }
 
 // BlackHole lets nothing through in either direction, as if every packet were lost: connections are accepted and stay open.
@@ -66,6 +70,40 @@ func (p *Proxy) BlackHole() { p.change(func() { p.silent = true }) }
 
 // Delay holds every piece of a reply back for so long.
 func (p *Proxy) Delay(d time.Duration) { p.change(func() { p.delay = d }) }
+
+// jitter is a delay of some replies.
+type jitter struct {
+	oneIn       int // 0: none
+	least, most time.Duration
+}
+
+// Jitter holds one reply in so many, chosen by chance, back for a time between least and most, and with it those behind it on the
+// same connection. The replies with which clients set connections up are among them.
+func (p *Proxy) Jitter(oneIn int, least, most time.Duration) {
+	p.change(func() { p.jitter = jitter{oneIn, least, max(most, least+1)} })
+}
+
+// CutReplies lets only a part of one reply in so many through, chosen by chance as the length of the part: none of its bytes up to
+// all but the last. The connection is then closed or, every other time, reset. The replies with which clients set connections up are among them.
+func (p *Proxy) CutReplies(oneIn int) { p.change(func() { p.cutOneIn = oneIn }) }
+
+// Cuts returns the number of replies that CutReplies has cut.
+func (p *Proxy) Cuts() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cuts
+}
+
+// cut tells how many bytes of a reply go through, and whether the connection is then reset; all of them: it is not to be cut.
+func (p *Proxy) cut(size int) (through int, hard bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.cutOneIn == 0 || rand.IntN(p.cutOneIn) != 0 {
+		return size, false
+	}
+	p.cuts++
+	return rand.IntN(size), p.cuts%2 == 0
+}
 
 // Refuse breaks all connections and each new one at once, as a server that is down.
 func (p *Proxy) Refuse() {
@@ -167,7 +205,11 @@ func (p *Proxy) resets() bool {
 func (p *Proxy) replyDelay() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.delay
+	d := p.delay
+	if j := p.jitter; j.oneIn > 0 && rand.IntN(j.oneIn) == 0 {
+		d += j.least + rand.N(j.most-j.least)
+	}
+	return d
 }
 
 func (p *Proxy) accept() {

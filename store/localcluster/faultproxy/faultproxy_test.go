@@ -136,6 +136,60 @@ func TestDelay(t *testing.T) {
 	}
 }
 
+func TestJitterHoldsSomeRepliesBack(t *testing.T) {
+	server, network, client := behind(t)
+	if err := client.Ping(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p := network.Proxy(server.Addr())
+	p.Jitter(4, 20*time.Millisecond, 30*time.Millisecond)
+	late := 0
+	for range 100 {
+		begun := time.Now()
+		if err := client.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Since(begun) >= 20*time.Millisecond {
+			late++
+		}
+	}
+	if late == 0 || late == 100 {
+		t.Errorf("%d of 100 replies were late", late)
+	}
+}
+
+func TestCutRepliesEndsInsideThem(t *testing.T) {
+	server, network, client := behind(t)
+	value := strings.Repeat("v", 1000)
+	if err := client.Set(t.Context(), "k", value, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p := network.Proxy(server.Addr())
+	p.CutReplies(3)
+	failed, resets := 0, 0
+	for range 100 {
+		got, err := client.Get(t.Context(), "k").Result()
+		if err == nil && got != value {
+			t.Fatalf("half a reply: %d bytes", len(got))
+		}
+		if err != nil {
+			failed++
+		}
+		if errors.Is(err, syscall.ECONNRESET) {
+			resets++
+		}
+	}
+	if n := p.Cuts(); failed == 0 || failed != n || resets == 0 || resets == failed {
+		t.Errorf("%d failures, %d of them resets, of %d replies that were cut", failed, resets, n)
+	}
+	p.Pass()
+	for range 20 {
+		if err := client.Get(t.Context(), "k").Err(); err != nil {
+			t.Fatalf("Pass does not end it: %v", err)
+		}
+	}
+}
+
 func TestRefuseAndReset(t *testing.T) {
 	server, network, client := behind(t)
 	p := network.Proxy(server.Addr())

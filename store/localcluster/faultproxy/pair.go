@@ -80,7 +80,12 @@ func (p *Proxy) passReplies(c *pair) {
 		if !p.awaitSound(c.done) {
 			return
 		}
-		if _, err := c.client.Write(raw); err != nil {
+		through, hard := p.cut(len(raw))
+		if _, err := c.client.Write(raw[:through]); err != nil {
+			return
+		}
+		if through < len(raw) {
+			c.end(hard)
 			return
 		}
 	}
