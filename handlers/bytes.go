@@ -113,7 +113,7 @@ func (a *API) putBytes(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	if _, err := a.store.Set(r.ctx, r.id, r.key, data, store.SetOptions{Expiry: expiry, Cond: cond}); err != nil {
+	if _, err := a.store.Set(r.ctx, r.id, r.key, data, store.SetOptions{Expiry: expiry, Cond: cond, Delivery: r.delivery()}); err != nil {
 		return err
 	}
 	r.tag(data)
@@ -130,7 +130,7 @@ func (a *API) appendBytes(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	length, err := a.store.Append(r.ctx, r.id, r.key, data, store.AppendOptions{Expiry: expiry})
+	length, err := a.store.Append(r.ctx, r.id, r.key, data, store.AppendOptions{Expiry: expiry, Delivery: r.delivery()})
 	return r.length(length, err)
 }
 
@@ -142,7 +142,7 @@ func (a *API) putBytesRange(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	length, err := a.store.SetRange(r.ctx, r.id, r.key, offset, data)
+	length, err := a.store.SetRange(r.ctx, r.id, r.key, offset, data, r.delivery())
 	return r.length(length, err)
 }
 

@@ -36,7 +36,7 @@ func (a *API) putCounter(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	previous, _, err := a.store.CounterSet(r.ctx, r.id, r.key, put.value, store.SetOptions{Expiry: put.expiry, Cond: cond})
+	previous, _, err := a.store.CounterSet(r.ctx, r.id, r.key, put.value, store.SetOptions{Expiry: put.expiry, Cond: cond, Delivery: r.delivery()})
 	if err != nil {
 		return err
 	}
@@ -58,6 +58,7 @@ func (a *API) addCounter(r request) error {
 	}
 	n, err := a.store.CounterAdd(r.ctx, r.id, r.key, store.AddOptions{
 		Delta: add.delta, Expiry: add.expiry, TTLAlways: add.ttlAlways, Min: add.min, Max: add.max,
+		Delivery: r.delivery(),
 	})
 	if err != nil {
 		return err

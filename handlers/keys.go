@@ -99,7 +99,7 @@ func (a *API) deleteKey(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	if _, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond}); err != nil {
+	if _, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, Delivery: r.delivery()}); err != nil {
 		return err
 	}
 	return r.done(http.StatusNoContent)
@@ -112,7 +112,7 @@ func (a *API) putKeyTTL(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	applied, ttl, err := a.store.Expire(r.ctx, r.id, r.key, put.expiry, put.when)
+	applied, ttl, err := a.store.Expire(r.ctx, r.id, r.key, put.expiry, put.when, r.delivery())
 	if err != nil {
 		return err
 	}
@@ -126,7 +126,7 @@ func (a *API) deleteKeyTTL(r request) error {
 	if r.unconditional(); r.bad != nil {
 		return r.bad
 	}
-	if err := a.store.Persist(r.ctx, r.id, r.key); err != nil {
+	if err := a.store.Persist(r.ctx, r.id, r.key, r.delivery()); err != nil {
 		return err
 	}
 	return r.done(http.StatusNoContent)

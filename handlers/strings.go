@@ -66,7 +66,7 @@ func (a *API) putString(r request) error {
 		return r.bad
 	}
 	res, err := a.store.Set(r.ctx, r.id, r.key, put.data,
-		store.SetOptions{Expiry: put.expiry, Cond: cond, ReturnPrevious: put.returnPrevious})
+		store.SetOptions{Expiry: put.expiry, Cond: cond, ReturnPrevious: put.returnPrevious, Delivery: r.delivery()})
 	if err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (a *API) deleteString(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	v, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, ReturnValue: back})
+	v, err := a.store.Delete(r.ctx, r.id, r.key, store.DeleteOptions{Cond: cond, ReturnValue: back, Delivery: r.delivery()})
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (a *API) appendString(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	length, err := a.store.Append(r.ctx, r.id, r.key, add.data, store.AppendOptions{Expiry: add.expiry})
+	length, err := a.store.Append(r.ctx, r.id, r.key, add.data, store.AppendOptions{Expiry: add.expiry, Delivery: r.delivery()})
 	return r.length(length, err)
 }
 
@@ -156,6 +156,6 @@ func (a *API) putStringRange(r request) error {
 	if r.bad != nil {
 		return r.bad
 	}
-	length, err := a.store.SetRange(r.ctx, r.id, r.key, put.offset, put.data)
+	length, err := a.store.SetRange(r.ctx, r.id, r.key, put.offset, put.data, r.delivery())
 	return r.length(length, err)
 }

@@ -13,6 +13,7 @@ type AddOptions struct {
 	Expiry    Expiry  // of a counter that the step creates; ExpireIn or ExpireAt
 	TTLAlways bool    // Expiry also moves the expiry of an existing counter
 	Min, Max  *Number // a step that would leave them is refused; nil = unbounded
+	Delivery
 }
 
 // plain says whether INCRBY alone does it.
@@ -32,7 +33,7 @@ func (s *Store) CounterAdd(ctx context.Context, id *acl.Identity, key string, o 
 		return Number{}, err
 	}
 	if o.plain(id.App) {
-		a, err := s.do(ctx, id, r, key, o.Delta.String())
+		a, err := s.do(ctx, id, o.Delivery, r, key, o.Delta.String())
 		if err == nil {
 			return Int(a.n), nil
 		}
@@ -57,7 +58,7 @@ func (s *Store) addByScript(ctx context.Context, id *acl.Identity, r *row, key s
 		when = "always"
 	}
 	mode, ms := o.Expiry.script()
-	reply, err := s.run(ctx, id, r, scriptAdd, key,
+	reply, err := s.run(ctx, id, o.Delivery, r, scriptAdd, key,
 		o.Delta.String(), kind, bound(o.Min), bound(o.Max), mode, ms, when, id.App.DefaultTTLMS, id.App.MaxTTLMS)
 	if err != nil {
 		return Number{}, err

@@ -16,7 +16,7 @@ type answer struct {
 }
 
 // do runs a command of the caller whose reply is small: a status, an integer or nothing. words follow its name.
-func (s *Store) do(ctx context.Context, id *acl.Identity, r *row, words ...string) (answer, error) {
+func (s *Store) do(ctx context.Context, id *acl.Identity, _ Delivery, r *row, words ...string) (answer, error) {
 	if err := r.allow(id); err != nil {
 		return answer{}, err
 	}

@@ -12,6 +12,7 @@ import (
 // AppendOptions say what an append does when it creates the key.
 type AppendOptions struct {
 	Expiry Expiry // applies to a new key only; the app's default stands in for none
+	Delivery
 }
 
 // Append adds data to the end of a string, which it creates if there is none, and returns the new length of the decoded
@@ -23,16 +24,17 @@ func (s *Store) Append(ctx context.Context, id *acl.Identity, key string, data [
 	}
 	mode, ms := o.Expiry.script()
 	return s.edit(ctx, id, rowAppend, key, edit{
-		script: scriptAppend,
-		argv:   []any{data, envelopeMagic, id.Sizes.ValueMaxBytes, mode, ms, id.App.DefaultTTLMS, id.App.MaxTTLMS},
-		expiry: o.Expiry,
-		apply:  func(old []byte) []byte { return slices.Concat(old, data) },
+		delivery: o.Delivery,
+		script:   scriptAppend,
+		argv:     []any{data, envelopeMagic, id.Sizes.ValueMaxBytes, mode, ms, id.App.DefaultTTLMS, id.App.MaxTTLMS},
+		expiry:   o.Expiry,
+		apply:    func(old []byte) []byte { return slices.Concat(old, data) },
 	})
 }
 
 // SetRange overwrites data at offset, padding with zero bytes, and returns the new length of the decoded value. With no
 // data it changes nothing and creates nothing. Errors: as Append.
-func (s *Store) SetRange(ctx context.Context, id *acl.Identity, key string, offset int64, data []byte) (int64, error) {
+func (s *Store) SetRange(ctx context.Context, id *acl.Identity, key string, offset int64, data []byte, d Delivery) (int64, error) {
 	if offset < 0 {
 		return 0, Invalid("/offset", "the offset is negative; it must be 0 or more")
 	}
@@ -51,8 +53,9 @@ func (s *Store) SetRange(ctx context.Context, id *acl.Identity, key string, offs
 		return length, err
 	}
 	return s.edit(ctx, id, rowSetRange, key, edit{
-		script: scriptSetRange,
-		argv:   []any{data, envelopeMagic, offset, id.App.DefaultTTLMS, id.App.MaxTTLMS},
+		delivery: d,
+		script:   scriptSetRange,
+		argv:     []any{data, envelopeMagic, offset, id.App.DefaultTTLMS, id.App.MaxTTLMS},
 		apply: func(old []byte) []byte {
 			value := make([]byte, max(int64(len(old)), offset+int64(len(data))))
 			copy(value, old)
@@ -73,14 +76,15 @@ func (s *Store) checkEdit(id *acl.Identity, r *row, key string, size int64, e Ex
 // edit is a change in place: by the script where the stored value is plain, by rewriting it where it is an envelope or
 // would begin to look like one.
 type edit struct {
-	script script
-	argv   []any
-	expiry Expiry // of a key that the edit creates
-	apply  func(old []byte) []byte
+	delivery Delivery
+	script   script
+	argv     []any
+	expiry   Expiry // of a key that the edit creates
+	apply    func(old []byte) []byte
 }
 
 func (s *Store) edit(ctx context.Context, id *acl.Identity, r *row, key string, e edit) (int64, error) {
-	reply, err := s.run(ctx, id, r, e.script, key, e.argv...)
+	reply, err := s.run(ctx, id, e.delivery, r, e.script, key, e.argv...)
 	if err != nil {
 		return 0, err
 	}
@@ -115,7 +119,7 @@ func (s *Store) rewrite(ctx context.Context, id *acl.Identity, key string, r *ro
 		if err := checkValue(id, int64(len(value))); err != nil {
 			return 0, err
 		}
-		err = s.setByScriptAs(ctx, id, r, key, encodeRaw(value), cond, old.bytes(), expiry)
+		err = s.setByScript(ctx, id, e.delivery, r, key, encodeRaw(value), cond, old.bytes(), expiry)
 		if !errors.Is(err, errConditionUnmet) {
 			return int64(len(value)), err
 		}
@@ -135,7 +139,7 @@ type Range struct {
 // that part of a plain value is loaded. Errors: key_not_found, wrong_type, response_too_large, corrupt_value.
 func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, start, end int64) (Range, error) {
 	limit := id.Sizes.ResponseMaxBytes
-	reply, err := s.run(ctx, id, rowGetRange, scriptRange, key, start, end, limit, envelopeProbeSize)
+	reply, err := s.run(ctx, id, Delivery{}, rowGetRange, scriptRange, key, start, end, limit, envelopeProbeSize)
 	if err != nil {
 		return Range{}, err
 	}
@@ -186,7 +190,7 @@ func (s *Store) lengthAs(ctx context.Context, id *acl.Identity, as *row, key str
 	if err := as.allow(id); err != nil {
 		return 0, err
 	}
-	reply, err := s.runStep(ctx, id, rowStrlen, scriptRange, key, 1, 0, 0, envelopeProbeSize)
+	reply, err := s.runStep(ctx, id, Delivery{}, rowStrlen, scriptRange, key, 1, 0, 0, envelopeProbeSize)
 	if as.writes() {
 		err = withOutcome(err, NotApplied)
 	}

@@ -88,7 +88,7 @@ var expireWhen = map[string]string{"": "", "nx": "NX", "xx": "XX", "gt": "GT", "
 // Expire sets when a key expires; e is ExpireIn or ExpireAt. when is "", nx (only if it had none), xx, gt (only to
 // lengthen) or lt. applied is false if that was not met; ttlMS is the lifetime afterwards, -1 = none.
 // Errors: key_not_found, ttl_too_long, or an outcome.
-func (s *Store) Expire(ctx context.Context, id *acl.Identity, key string, e Expiry, when string) (applied bool, ttlMS int64, err error) {
+func (s *Store) Expire(ctx context.Context, id *acl.Identity, key string, e Expiry, when string, d Delivery) (applied bool, ttlMS int64, err error) {
 	word, ok := expireWhen[when]
 	if !ok {
 		return false, 0, Invalid("/when", "unknown condition; it must be nx, xx, gt or lt")
@@ -103,24 +103,24 @@ func (s *Store) Expire(ctx context.Context, id *acl.Identity, key string, e Expi
 	if err := e.check(id.App, s.now()); err != nil {
 		return false, 0, err
 	}
-	return s.expire(ctx, id, r, key, strconv.FormatInt(e.Millis, 10), word)
+	return s.expire(ctx, id, d, r, key, strconv.FormatInt(e.Millis, 10), word)
 }
 
 // Persist removes the expiry of a key; a key without one stays as it is. Errors: key_not_found, ttl_required.
-func (s *Store) Persist(ctx context.Context, id *acl.Identity, key string) error {
+func (s *Store) Persist(ctx context.Context, id *acl.Identity, key string, d Delivery) error {
 	if err := rowPersist.allow(id); err != nil {
 		return err
 	}
 	if id.App.MaxTTLMS > 0 {
 		return ttlProblem(statusTTLRequired, id.App)
 	}
-	_, _, err := s.expire(ctx, id, rowPersist, key, "0", "")
+	_, _, err := s.expire(ctx, id, d, rowPersist, key, "0", "")
 	return err
 }
 
 // expire runs the command of the row r, as the script knows it by the same name.
-func (s *Store) expire(ctx context.Context, id *acl.Identity, r *row, key, ms, when string) (bool, int64, error) {
-	reply, err := s.run(ctx, id, r, scriptExpire, key, r.name, ms, when)
+func (s *Store) expire(ctx context.Context, id *acl.Identity, d Delivery, r *row, key, ms, when string) (bool, int64, error) {
+	reply, err := s.run(ctx, id, d, r, scriptExpire, key, r.name, ms, when)
 	if err != nil {
 		return false, 0, err
 	}

@@ -51,21 +51,21 @@ func TestExpireAndPersist(t *testing.T) {
 		{"gt lengthens", "gt", in(90_000), true, 90_000},
 		{"an instant sets it", "", store.Expiry{Mode: store.ExpireAt, Millis: time.Now().Add(time.Minute).UnixMilli()}, true, 60_000},
 	} {
-		applied, ttl, err := s.Expire(ctx, id, "k", step.e, step.when)
+		applied, ttl, err := s.Expire(ctx, id, "k", step.e, step.when, store.Delivery{})
 		if err != nil || applied != step.applied || ttl > step.atMost || step.atMost > 0 && ttl < step.atMost-20_000 {
 			t.Errorf("%s: applied %v, ttl %d, %v", step.name, applied, ttl, err)
 		}
 	}
-	if err := s.Persist(ctx, id, "k"); err != nil || raw.PTTL(ctx, id.Prefix+"k").Val() != -1 {
+	if err := s.Persist(ctx, id, "k", store.Delivery{}); err != nil || raw.PTTL(ctx, id.Prefix+"k").Val() != -1 {
 		t.Error(err)
 	}
-	if err := s.Persist(ctx, id, "k"); err != nil {
+	if err := s.Persist(ctx, id, "k", store.Delivery{}); err != nil {
 		t.Errorf("without an expiry there is nothing to remove, and that is fine: %v", err)
 	}
-	wantCode(t, s.Persist(ctx, id, "absent"), store.CodeKeyNotFound)
-	_, _, err := s.Expire(ctx, id, "absent", in(5), "")
+	wantCode(t, s.Persist(ctx, id, "absent", store.Delivery{}), store.CodeKeyNotFound)
+	_, _, err := s.Expire(ctx, id, "absent", in(5), "", store.Delivery{})
 	wantCode(t, err, store.CodeKeyNotFound)
-	_, _, err = s.Expire(ctx, id, "k", in(5), "later")
+	_, _, err = s.Expire(ctx, id, "k", in(5), "later", store.Delivery{})
 	wantCode(t, err, store.CodeValidationFailed)
 }
 

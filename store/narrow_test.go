@@ -42,7 +42,7 @@ func TestANamedCommandOpensItsOwnForm(t *testing.T) {
 	at := store.Expiry{Mode: store.ExpireAt, Millis: time.Now().Add(time.Minute).UnixMilli()}
 	for permission, e := range map[string]store.Expiry{"commands:PEXPIRE": in(60_000), "commands:PEXPIREAT": at} {
 		for _, other := range []store.Expiry{in(60_000), at} {
-			_, _, err := s.Expire(ctx, narrowed(t, id, permission), "k", other, "")
+			_, _, err := s.Expire(ctx, narrowed(t, id, permission), "k", other, "", store.Delivery{})
 			if other == e && err != nil {
 				t.Errorf("%s: %v", permission, err)
 			} else if other != e {

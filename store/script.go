@@ -80,15 +80,15 @@ var errNoReply = errors.New("store: a script returned nothing")
 
 // run runs a script on the caller's key in place of the command r, whose permission and sizes it needs. EVALSHA is sent
 // once; NOSCRIPT means that it was not executed, and EVAL follows on the same node, which then knows the script.
-func (s *Store) run(ctx context.Context, id *acl.Identity, r *row, sc script, key string, argv ...any) (scriptReply, error) {
+func (s *Store) run(ctx context.Context, id *acl.Identity, d Delivery, r *row, sc script, key string, argv ...any) (scriptReply, error) {
 	if err := r.allow(id); err != nil {
 		return nil, err
 	}
-	return s.runStep(ctx, id, r, sc, key, argv...)
+	return s.runStep(ctx, id, d, r, sc, key, argv...)
 }
 
 // runStep is run without the permission, for a step of an operation that was allowed as a whole.
-func (s *Store) runStep(ctx context.Context, id *acl.Identity, r *row, sc script, key string, argv ...any) (scriptReply, error) {
+func (s *Store) runStep(ctx context.Context, id *acl.Identity, _ Delivery, r *row, sc script, key string, argv ...any) (scriptReply, error) {
 	stored, err := storedKey(id, key)
 	if err != nil {
 		return nil, err

@@ -27,6 +27,7 @@ type SetOptions struct {
 	Expiry         Expiry
 	Cond           Condition
 	ReturnPrevious bool
+	Delivery
 }
 
 // SetResult is what a write did.
@@ -150,7 +151,7 @@ func (s *Store) Set(ctx context.Context, id *acl.Identity, key string, data []by
 	case o.Cond.byValue() || o.ReturnPrevious:
 		res.Previous, err = s.swap(ctx, id, key, stored, o)
 	case o.Expiry.Mode == KeepExpiry && hasTTLPolicy(id.App):
-		err = s.setByScript(ctx, id, key, stored, o.Cond.script(), nil, o.Expiry)
+		err = s.setByScript(ctx, id, o.Delivery, rowSet, key, stored, o.Cond.script(), nil, o.Expiry)
 	default:
 		err = s.setPlain(ctx, id, key, stored, o)
 	}
@@ -193,22 +194,18 @@ func (s *Store) setPlain(ctx context.Context, id *acl.Identity, key string, stor
 	case o.Cond.mustExist():
 		words = append(words, "XX")
 	}
-	_, err := s.do(ctx, id, rowSet, words...)
+	_, err := s.do(ctx, id, o.Delivery, rowSet, words...)
 	if errors.Is(err, redis.Nil) {
 		return errConditionUnmet
 	}
 	return err
 }
 
-// setByScript is SET with the conditions and policies that SET itself does not know. expected goes with cond "cas".
-func (s *Store) setByScript(ctx context.Context, id *acl.Identity, key string, stored []byte, cond string, expected []byte, e Expiry) error {
-	return s.setByScriptAs(ctx, id, rowSet, key, stored, cond, expected, e)
-}
-
-// setByScriptAs is setByScript as a step of the operation whose row is as.
-func (s *Store) setByScriptAs(ctx context.Context, id *acl.Identity, as *row, key string, stored []byte, cond string, expected []byte, e Expiry) error {
+// setByScript is SET with the conditions and policies that SET itself does not know, as a step of the operation whose row is as.
+// expected goes with cond "cas".
+func (s *Store) setByScript(ctx context.Context, id *acl.Identity, d Delivery, as *row, key string, stored []byte, cond string, expected []byte, e Expiry) error {
 	mode, ms := e.script()
-	reply, err := s.run(ctx, id, as, scriptSet, key,
+	reply, err := s.run(ctx, id, d, as, scriptSet, key,
 		stored, cond, expected, mode, ms, id.App.DefaultTTLMS, id.App.MaxTTLMS)
 	if err != nil {
 		return err
@@ -238,7 +235,7 @@ func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored [
 		if old == nil {
 			cond = "nx"
 		}
-		err = s.setByScript(ctx, id, key, stored, cond, old.bytes(), o.Expiry)
+		err = s.setByScript(ctx, id, o.Delivery, rowSet, key, stored, cond, old.bytes(), o.Expiry)
 		if !errors.Is(err, errConditionUnmet) {
 			return old.value(), err
 		}
@@ -320,6 +317,7 @@ func (s *Store) unmet(ctx context.Context, id *acl.Identity, key string) error {
 type DeleteOptions struct {
 	Cond        Condition
 	ReturnValue bool // give back what was removed; strings only
+	Delivery
 }
 
 // Delete removes a key of any type; with a condition by value, or when its value is asked for, a string only.
@@ -331,7 +329,7 @@ func (s *Store) Delete(ctx context.Context, id *acl.Identity, key string, o Dele
 	if o.Cond.byValue() || o.ReturnValue {
 		return s.deleteValue(ctx, id, key, o)
 	}
-	removed, err := s.do(ctx, id, rowUnlink, key)
+	removed, err := s.do(ctx, id, o.Delivery, rowUnlink, key)
 	if err != nil {
 		return nil, err
 	}
@@ -363,7 +361,7 @@ func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o
 		if old == nil {
 			return nil, errKeyNotFound
 		}
-		reply, err := s.run(ctx, id, rowUnlink, scriptDelete, key, old.stored)
+		reply, err := s.run(ctx, id, o.Delivery, rowUnlink, scriptDelete, key, old.stored)
 		if err != nil {
 			return nil, err
 		}

@@ -283,7 +283,7 @@ func TestAppendAndSetRange(t *testing.T) {
 				} else {
 					_, _ = s.Delete(ctx, id, key, store.DeleteOptions{})
 				}
-				if n := must[int64](t)(s.SetRange(ctx, id, key, int64(offset), []byte("\xffSG"))); n != int64(len(want)) {
+				if n := must[int64](t)(s.SetRange(ctx, id, key, int64(offset), []byte("\xffSG"), store.Delivery{})); n != int64(len(want)) {
 					t.Errorf("length %d, want %d", n, len(want))
 				}
 				if got := get(t, key); got != string(want) {
@@ -293,7 +293,7 @@ func TestAppendAndSetRange(t *testing.T) {
 		})
 	}
 	t.Run("nothing at an absent key creates nothing", func(t *testing.T) {
-		if n := must[int64](t)(s.SetRange(ctx, id, "none", 5, nil)); n != 0 || raw.Exists(ctx, id.Prefix+"none").Val() != 0 {
+		if n := must[int64](t)(s.SetRange(ctx, id, "none", 5, nil, store.Delivery{})); n != 0 || raw.Exists(ctx, id.Prefix+"none").Val() != 0 {
 			t.Error(n)
 		}
 	})
@@ -302,9 +302,9 @@ func TestAppendAndSetRange(t *testing.T) {
 		must[int64](t)(s.Append(ctx, small, "k", []byte("12345678"), store.AppendOptions{}))
 		_, err := s.Append(ctx, small, "k", []byte("abc"), store.AppendOptions{})
 		wantCode(t, err, store.CodeValueTooLarge)
-		_, err = s.SetRange(ctx, small, "k", 8, []byte("abc"))
+		_, err = s.SetRange(ctx, small, "k", 8, []byte("abc"), store.Delivery{})
 		wantCode(t, err, store.CodeValueTooLarge)
-		_, err = s.SetRange(ctx, small, "k", 1<<62, []byte("abc"))
+		_, err = s.SetRange(ctx, small, "k", 1<<62, []byte("abc"), store.Delivery{})
 		wantCode(t, err, store.CodeValueTooLarge)
 		if got := raw.Get(ctx, small.Prefix+"k").Val(); got != "12345678" {
 			t.Errorf("%q", got)
@@ -352,7 +352,7 @@ func TestTTLPolicy(t *testing.T) {
 			return err
 		},
 		"set range": func(id *acl.Identity, key string, e store.Expiry) error {
-			_, err := s.SetRange(ctx, id, key, 9, []byte("1"))
+			_, err := s.SetRange(ctx, id, key, 9, []byte("1"), store.Delivery{})
 			return err
 		},
 		"add": func(id *acl.Identity, key string, e store.Expiry) error {
@@ -402,10 +402,10 @@ func TestTTLPolicy(t *testing.T) {
 		})
 	}
 	t.Run("removing the TTL is ttl_required", func(t *testing.T) {
-		wantCode(t, s.Persist(ctx, bounded, "old"), store.CodeTTLRequired)
+		wantCode(t, s.Persist(ctx, bounded, "old", store.Delivery{}), store.CodeTTLRequired)
 	})
 	t.Run("lengthening past the maximum is ttl_too_long", func(t *testing.T) {
-		_, _, err := s.Expire(ctx, bounded, "old", in(60_001), "")
+		_, _, err := s.Expire(ctx, bounded, "old", in(60_001), "", store.Delivery{})
 		wantCode(t, err, store.CodeTTLTooLong)
 		_, err = s.Get(ctx, bounded, "old", store.GetOptions{Expiry: far})
 		wantCode(t, err, store.CodeTTLTooLong)
@@ -454,7 +454,7 @@ func TestSetRangeOfNothingTellsTheDecodedLength(t *testing.T) {
 	must[store.SetResult](t)(s.Set(ctx, id, "compressed", make([]byte, 10_000), store.SetOptions{}))
 	must[store.SetResult](t)(s.Set(ctx, id, "escaped", []byte("\xffSGV\x01"), store.SetOptions{}))
 	for key, want := range map[string]int64{"compressed": 10_000, "escaped": 5, "absent": 0} {
-		if n := must[int64](t)(s.SetRange(ctx, id, key, 9, nil)); n != want {
+		if n := must[int64](t)(s.SetRange(ctx, id, key, 9, nil, store.Delivery{})); n != want {
 			t.Errorf("%s: %d bytes, want %d", key, n, want)
 		}
 	}
