@@ -64,13 +64,18 @@ type gateway struct {
 // Sizes of the tests' apps: small, so that going over them is cheap.
 var testSizes = acl.Sizes{KeyMaxBytes: 256, ValueMaxBytes: 64 << 10, RequestMaxBytes: 1 << 20, ResponseMaxBytes: 128 << 10}
 
-func start(t testing.TB) *gateway {
+// start starts a gateway; change may alter the configuration of its store.
+func start(t testing.TB, change ...func(*store.Config)) *gateway {
 	t.Helper()
 	cluster := clustertest.Shared(t)
-	s, err := store.New(store.Config{
+	cfg := store.Config{
 		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: cluster.Addrs()}},
 		CursorKey: []byte(strings.Repeat("k", 32)),
-	}, nil, nil)
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	s, err := store.New(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
