@@ -157,14 +157,19 @@ func (d *Directory) entry(ctx context.Context, id string, app *App, key *Key, gr
 
 // identity puts together what a caller of the app may do; granted are the app's permissions, permissions the caller's.
 func (f Defaults) identity(app *App, key *Key, granted, permissions Permissions) *Identity {
-	return &Identity{
+	made := &struct { // one allocation, so that the memo is near
+		Identity
+		memo Memo
+	}{Identity: Identity{
 		App:              app,
 		Key:              key,
 		Permissions:      permissions,
 		Prefix:           app.Prefix(),
 		Sizes:            app.Sizes.Over(f.Sizes),
 		CompressMinBytes: f.compressMinBytes(app, granted),
-	}
+	}}
+	made.Memo = &made.memo
+	return &made.Identity
 }
 
 // compressMinBytes looks at what the app may do, not the key: a script run with one key sees the values written with another.

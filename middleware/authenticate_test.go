@@ -223,7 +223,7 @@ func TestRefusedTokensAreCountedAndThrottledAsBadKeysAre(t *testing.T) {
 
 // net/http refuses such a header before it gets here; this is for a server that does not.
 func TestAMegabyteOfDotsIsOneMore401(t *testing.T) {
-	e := benchChain(nil)
+	e := benchChain(people{goodKey: identity("shop")})
 	req := httptest.NewRequest("GET", "/v1/strings/a", nil)
 	req.Header.Set("Authorization", "Bearer "+strings.Repeat(".", 1<<20))
 	result := testing.Benchmark(func(b *testing.B) {

@@ -45,7 +45,7 @@ func (p people) Authenticate(token string) (*acl.Identity, error) {
 func identity(app string, limits ...acl.Limit) *acl.Identity {
 	return &acl.Identity{
 		App: &acl.App{ID: app, Namespace: app, Limits: limits},
-		Key: &acl.Key{ID: "key0" + app, App: app},
+		Key: &acl.Key{ID: "key0" + app, App: app}, Memo: &acl.Memo{},
 		Sizes: acl.Sizes{KeyMaxBytes: 1024, ValueMaxBytes: 1024, RequestMaxBytes: 1024,
 			ResponseMaxBytes: 4096},
 	}

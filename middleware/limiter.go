@@ -17,9 +17,8 @@ type Limiter struct {
 	clock Clock
 	start time.Time
 
-	byPointer sync.Map // *acl.App -> *appLimits; the directory's pointer, because looking up by a string would allocate
-	mu        sync.Mutex
-	byID      map[string]*appLimits
+	mu   sync.Mutex
+	byID map[string]*appLimits
 }
 
 // NewLimiter makes a limiter whose buckets are full.
@@ -44,21 +43,14 @@ type appLimit struct {
 
 // forApp returns the app's limits, compiled when its pointer is new.
 func (l *Limiter) forApp(app *acl.App) *appLimits {
-	if v, ok := l.byPointer.Load(app); ok {
-		return v.(*appLimits)
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if v, ok := l.byPointer.Load(app); ok {
-		return v.(*appLimits)
-	}
 	old := l.byID[app.ID]
-	compiled := compileLimits(app, old)
-	l.byID[app.ID] = compiled
-	l.byPointer.Store(app, compiled)
-	if old != nil {
-		l.byPointer.Delete(old.app) // a request that still holds it compiles it once more, with the same buckets
+	if old != nil && old.app == app {
+		return old
 	}
+	compiled := compileLimits(app, old) // for a request that still holds an older app once more, with the same buckets
+	l.byID[app.ID] = compiled
 	return compiled
 }
 

@@ -104,8 +104,11 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 func (m *Metrics) App() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if r := of(c); r.event.Identity != nil && r.app == nil {
-			r.app = m.app(r.event.Identity.App.ID)
+			r.app = r.caller(nil, m).series
 			r.app.inFlight.Inc()
+			if r.app == m.other {
+				m.dropped.Inc()
+			}
 		}
 	}
 }
@@ -164,7 +167,6 @@ func (m *Metrics) app(id string) *appSeries {
 		return a
 	}
 	if m.apps.len() >= m.maxApps { // two at once may pass this; the cap may be off by the number of cores
-		m.dropped.Inc()
 		return m.other
 	}
 	return m.apps.getOrMake(id, func() *appSeries { return m.newApp(metric.Label(id)) })

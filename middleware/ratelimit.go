@@ -19,7 +19,7 @@ func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerF
 		if r.event.Identity == nil {
 			return
 		}
-		limits := limiter.forApp(r.event.Identity.App)
+		limits := r.caller(limiter, nil).limits
 		if len(limits.limits) == 0 {
 			return
 		}
