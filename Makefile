@@ -6,13 +6,15 @@ FUZZTIME    ?= 20s
 BASE        ?= HEAD
 RESULTS     ?= results.json
 VERSION     ?=
+FORM        ?= ci
+ONLY        ?= F-|O-|H-
 PGO         ?= deploy/slotgate.pgo
 GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients operate kubernetes tour clean
+.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients faults operate kubernetes tour clean
 .PHONY: contract contract-long lint-openapi breaking released
 .PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
@@ -61,6 +63,10 @@ queries: ## compare what rules and dashboards ask for with deploy/metrics.md
 
 clients: ## generate Go, Python, TypeScript and Java clients from the document and run the tour with them
 	deploy/clients/run
+
+# ONLY=F-05 runs the tests whose names begin with TestF05.
+faults: ## break a cluster under the gateway and count (ten minutes); FORM=long, ONLY=F-05, README=1 writes the table
+	go test ./deploy/faults -count=1 -timeout 4h -v -run '^Test($(subst -,,$(ONLY)))' -args -faults=$(FORM) $(if $(README),-readme)
 
 contract: ## schemathesis: the gateway against its document, under a minute (EXAMPLES, SEED)
 	deploy/contract/run

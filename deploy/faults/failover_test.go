@@ -1,0 +1,48 @@
+package faults
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+// TestF05PlannedFailover hands the slots of one primary after the other to its replica while clients write to all.
+func TestF05PlannedFailover(t *testing.T) {
+	scenario(t)
+	c := startCluster(t)
+	in := install(t, c)
+	g := in.serve(t)
+	direct := in.redis(t)
+	storeEcho(t, direct)
+	before := warm(t, in, g)
+
+	n := times(5, 50)
+	l := in.load(g, 16).start(t)
+	for i := range n {
+		l.enter("steady")
+		pause(t, 300*time.Millisecond)
+		primaries, err := c.Primaries(within(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.enter("failover")
+		if _, err := c.Failover(within(t), primaries[i%len(primaries)]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.stop()
+
+	v := l.compare(t, direct)
+	all, blip := l.sum("*", "*", "*"), l.sum("failover", "*", "*")
+	v.mustBeExact(t)
+	if all.failures() > 0 {
+		t.Errorf("clients saw errors: %v", all.failed)
+	}
+	results.add(row{
+		id: "F-05", done: fmt.Sprintf("planned CLUSTER FAILOVER × %d under load, %d requests", n, all.times.n),
+		counted: fmt.Sprintf("%d errors; %s; p99 while it lasts %v, longest %v", all.failures(), v.counted(), ms(blip.times.quantile(.99)), ms(blip.times.max)),
+		target:  "0 errors, counters exact; p99 ≤ 250 ms, longest ≤ 1 s",
+		verdict: met(all.failures() == 0 && v.exact()),
+	})
+	results.add(row{id: "F-05", done: "the gateway afterwards", counted: g.flat(t, before), target: "as before", verdict: met(!t.Failed())})
+}

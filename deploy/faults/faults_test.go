@@ -1,0 +1,94 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slotgate/slotgate/store/localcluster"
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+)
+
+var (
+	form     = flag.String("faults", "", "ci or long: run the scenarios in this form")
+	readme   = flag.Bool("readme", false, "write the table into README.md")
+	results  = &table{} // of this run; the scenarios are tests, which have no other place in common
+	longForm = func() bool { return *form == "long" }
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if text := results.markdown(); text != "" {
+		fmt.Print("\n", text, "\n")
+		if *readme {
+			if err := results.writeInto("README.md"); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				code = 1
+			}
+		}
+	}
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+// scenario begins every scenario: it skips the test unless the suite runs.
+func scenario(t *testing.T) {
+	t.Helper()
+	switch *form {
+	case "ci", "long":
+	case "":
+		t.Skip("a scenario of the fault suite: make faults")
+	default:
+		t.Fatalf("-faults=%s: it is ci or long", *form)
+	}
+}
+
+// times is how often a scenario does its worst: in CI, and in the long form.
+func times(ci, long int) int {
+	if longForm() {
+		return long
+	}
+	return ci
+}
+
+// nodeTimeout is that of the clusters under test, in which failovers happen: two seconds, so that a run has many.
+const nodeTimeout = 2 * time.Second
+
+// startCluster starts six processes for one scenario: three primaries, each with a replica.
+func startCluster(t *testing.T, change ...func(*localcluster.Options)) *localcluster.Cluster {
+	t.Helper()
+	o := localcluster.Options{Primaries: 3, Replicas: 1, NodeTimeout: nodeTimeout}
+	for _, f := range change {
+		f(&o)
+	}
+	return clustertest.Run(t, o)
+}
+
+// within is a context for one step of a scenario. The figure is for a busy machine; nothing is measured by it.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// eventually polls until ok, for at most 30 s.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within 30 s", what)
+		}
+	}
+}
