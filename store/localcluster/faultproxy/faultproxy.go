@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -19,6 +20,7 @@ type Proxy struct {
 	target   string
 	listener net.Listener
 	running  sync.WaitGroup
+	swaps    atomic.Pointer[[]swap] // addresses in replies; nil: they stay as they are
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced at each change of what follows

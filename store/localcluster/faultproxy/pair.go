@@ -66,6 +66,7 @@ func (p *Proxy) passReplies(c *pair) {
 		if err != nil {
 			return
 		}
+		raw = announced(&p.swaps, raw)
 		if c.lost() {
 			c.end(p.resets())
 			return
