@@ -39,11 +39,12 @@ const never = -1
 
 // decide takes n tokens at time now from a bucket whose state is the time it will be full again (in the past: it is full). It returns the
 // new state; a refusal takes nothing. A state further ahead than a full bucket's debt, from before the limit was changed or the
-// clock went back, counts as an empty bucket.
+// clock went back, becomes that of an empty bucket, which fills from now on.
 //
 // It is pure, and the whole of the algorithm; the same arithmetic limits requests and throttles failed authentication.
 func decide(now, state int64, l limit, n int64) (int64, decision) {
-	debt := min(max(state-now, 0), l.depth)
+	state = min(state, now+l.depth)
+	debt := max(state-now, 0)
 	d := decision{ok: true}
 	switch {
 	case n > l.burst():
@@ -69,7 +70,7 @@ func (b *bucket) take(now int64, l limit, n int64) decision {
 	for {
 		old := b.state.Load()
 		state, d := decide(now, old, l, n)
-		if !d.ok || b.state.CompareAndSwap(old, state) {
+		if state == old || b.state.CompareAndSwap(old, state) {
 			return d
 		}
 	}

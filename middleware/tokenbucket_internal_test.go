@@ -51,6 +51,8 @@ func TestDecideAsAStoryInTime(t *testing.T) {
 		"a clock that goes back does not lock anybody out for longer than a bucket": {newLimit(1, s, 3), []step{
 			{time.Hour, 3, true, 0, 0, s},
 			{0, 1, false, 0, s, s},
+			{s, 1, true, 0, 0, s},
+			{4 * s, 3, true, 0, 0, s},
 		}},
 		"three in a second, though a second has no third": {newLimit(3, s, 1), []step{
 			{0, 1, true, 0, 0, 333333333},
@@ -69,7 +71,7 @@ func TestDecideAsAStoryInTime(t *testing.T) {
 				if d != want {
 					t.Fatalf("step %d (%d at %v): got %+v, want %+v", i, st.take, st.at, d, want)
 				}
-				if !d.ok && state != before {
+				if !d.ok && state != min(before, int64(st.at)+story.limit.depth) {
 					t.Fatalf("step %d: a refusal changed the state", i)
 				}
 			}
