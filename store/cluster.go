@@ -88,11 +88,15 @@ const (
 func (c *cluster) reload(ctx context.Context) {
 	now := time.Now().UnixNano()
 	last := c.lastReload.Load()
-	if now-last >= int64(reloadInterval) && c.lastReload.CompareAndSwap(last, now) {
+	if due(now, last, reloadInterval) && c.lastReload.CompareAndSwap(last, now) {
 		c.client.ReloadState(ctx)
 		c.doubtAll() // a way that comes back before the reload has ended is doubted at the next fault, or in time
 	}
 }
+
+// due says whether so much time has passed between two moments in unix nanoseconds. A clock that was set back makes everything due,
+// not nothing until it has caught up.
+func due(now, last int64, interval time.Duration) bool { return now-last >= int64(interval) || now < last }
 
 // observe notes how long a command took, w being the node that was asked last; nil = none is known.
 func (c *cluster) observe(r *row, w *way, start time.Time) {

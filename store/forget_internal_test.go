@@ -108,8 +108,17 @@ func TestAMoveIsSeenOnceForAllSlots(t *testing.T) {
 	wrong := cl.way(gone)
 	for name, learn := range map[string]func(){
 		"a fault":  func() { cl.failed(t.Context(), classify(io.EOF)) },
-		"the time": func() { cl.sweep(time.Now().Add(cfg.Redis.TopologyReload)) },
+		"the time": func() { cl.lastDoubt.Store(0); cl.sweep(time.Now()) },
+		"a fault after the clock was set back": func() {
+			cl.lastReload.Store(time.Now().Add(time.Hour).UnixNano())
+			cl.failed(t.Context(), classify(io.EOF))
+		},
+		"the time after the clock was set back": func() {
+			cl.lastDoubt.Store(time.Now().Add(time.Hour).UnixNano())
+			cl.sweep(time.Now())
+		},
 	} {
+		cl.lastReload.Store(0)
 		cl.slots[1].Store(wrong)
 		learn()
 		if w, err := cl.wayTo(t.Context(), 1); err != nil || w != right {

@@ -49,7 +49,7 @@ const doubtShare = 5
 // doubtInTime doubts all slots when their ways were believed long enough.
 func (c *cluster) doubtInTime(now time.Time) {
 	last := c.lastDoubt.Load()
-	if now.UnixNano()-last >= int64(c.cfg.Redis.TopologyReload/doubtShare) && c.lastDoubt.CompareAndSwap(last, now.UnixNano()) {
+	if due(now.UnixNano(), last, c.cfg.Redis.TopologyReload/doubtShare) && c.lastDoubt.CompareAndSwap(last, now.UnixNano()) {
 		c.doubtAll()
 	}
 }
