@@ -18,8 +18,9 @@ var (
 	ErrUnauthenticated = errors.New("acl: not authenticated")
 	ErrAppSuspended    = errors.New("acl: app is suspended")
 	ErrAppExpired      = errors.New("acl: app has expired")
-	// ErrNotReady says that no set of apps was ever loaded, so nothing can be said about the token: the caller should try again.
-	ErrNotReady = errors.New("acl: apps and keys are not loaded yet")
+	// ErrNotReady says that no set of apps was ever loaded, or that the storage is out of reach and the token is of a key that may have been
+	// made meanwhile, so nothing can be said about it: the caller should try again.
+	ErrNotReady = errors.New("acl: apps and keys are not loaded, or not since the key was made")
 )
 
 // The reasons a change is refused.

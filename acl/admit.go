@@ -12,7 +12,7 @@ func (d *Directory) ByKey(keyID string, now time.Time) (*Identity, error) {
 	}
 	e := t.entries[keyID]
 	if e == nil {
-		return nil, ErrUnauthenticated
+		return nil, d.stranger()
 	}
 	return e.admit(now)
 }
@@ -25,7 +25,10 @@ func (d *Directory) ByApp(appID string, now time.Time) (*Identity, error) {
 		return nil, ErrNotReady
 	}
 	app := t.apps[appID]
-	if app == nil || app.State == Deleted {
+	if app == nil {
+		return nil, d.stranger()
+	}
+	if app.State == Deleted {
 		return nil, ErrUnauthenticated
 	}
 	if err := app.admits(now); err != nil {

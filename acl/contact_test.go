@@ -68,3 +68,44 @@ func TestEachKeyThatOpens(t *testing.T) {
 		t.Errorf("%v", used)
 	}
 }
+
+// silent is a storage that tells whether it can be reached.
+type silent struct {
+	*fake
+	err error
+}
+
+func (s *silent) Contact() acl.Contact { return acl.Contact{Err: s.err} }
+
+func TestAKeyMadeOutOfSight(t *testing.T) {
+	known, k := key(t, "shop", nil)
+	late, _ := key(t, "shop", nil)
+	s := &silent{fake: &fake{set: setOf("1", []*acl.App{app("shop", nil)}, k)}}
+	clock := newClock()
+	d := newDirectory(t, s, clock, nil)
+	refresh(t, d)
+	wrong := known[:20] + late[20:]
+	for _, c := range []struct {
+		err         error
+		token       string
+		want, byKey error
+		why         string
+	}{
+		{nil, late, acl.ErrUnauthenticated, acl.ErrUnauthenticated, "is not one while the storage answers"},
+		{errors.New("down"), late, acl.ErrNotReady, acl.ErrNotReady, "may have been made while it does not"},
+		{errors.New("down"), known, nil, nil, "that is known goes on"},
+		{errors.New("down"), wrong, acl.ErrUnauthenticated, nil, "of a known id with another secret is wrong for good"},
+		{errors.New("down"), late[:len(late)-1] + "!", acl.ErrUnauthenticated, acl.ErrNotReady, "that is none is none"},
+	} {
+		s.err = c.err
+		if _, err := d.Authenticate(c.token); !errors.Is(err, c.want) {
+			t.Errorf("a key %s: %v, want %v", c.why, err, c.want)
+		}
+		if _, err := d.ByKey(c.token[3:15], clock.now()); !errors.Is(err, c.byKey) {
+			t.Errorf("a token of a key %s: %v, want %v", c.why, err, c.byKey)
+		}
+	}
+	if _, err := d.ByApp("depot", clock.now()); !errors.Is(err, acl.ErrNotReady) {
+		t.Errorf("an app made out of sight: %v", err)
+	}
+}

@@ -63,7 +63,7 @@ func (d *Directory) Lookup(appID string) *App {
 }
 
 // Authenticate finds whose token this is. A token that opens nothing is ErrUnauthenticated, whatever the reason; a good key of an app
-// that may not be used now is ErrAppSuspended or ErrAppExpired; ErrNotReady says that nobody is known yet.
+// that may not be used now is ErrAppSuspended or ErrAppExpired; ErrNotReady says that the key may be one that is not known yet.
 func (d *Directory) Authenticate(token string) (*Identity, error) {
 	t := d.current.Load()
 	if t == nil {
@@ -78,9 +78,21 @@ func (d *Directory) Authenticate(token string) (*Identity, error) {
 		e = nobody
 	}
 	if !e.knows(token) && !d.opens(token, e) {
+		if e == nobody && wellFormed(token) {
+			return nil, d.stranger()
+		}
 		return nil, ErrUnauthenticated
 	}
 	return e.admit(d.now())
+}
+
+// stranger is the answer to a key that is not known: out of contact with the storage it may have been made since, and a 401 would tell its
+// owner to throw it away.
+func (d *Directory) stranger() error {
+	if d.Contact().Err != nil {
+		return ErrNotReady
+	}
+	return ErrUnauthenticated
 }
 
 // opens says whether the token is the entry's, whatever its state, and remembers one that is.

@@ -56,7 +56,7 @@ func (cfg *AuthConfig) refusal(c *gin.Context, err error) error {
 		return store.NewError(store.CodeAppExpired, "the app has expired")
 	case errors.Is(err, acl.ErrNotReady):
 		cfg.count("not_ready")
-		e := store.NewError(store.CodeClusterDown, "the gateway has not loaded its apps and keys yet").WithCause(err)
+		e := store.NewError(store.CodeClusterDown, "the gateway cannot load its apps and keys now, and does not know this one").WithCause(err)
 		return unsent(e, c.Request.Method)
 	}
 	reason := "bad_key"

@@ -185,8 +185,11 @@ func cutOff(t *testing.T, vars []string, key, other string, first, second *runni
 		}
 	}
 	expect(t, call(t, "PUT", second.api+"/v1/strings/a", key, `{"value":"x"}`), http.StatusOK)
-	if got := second.says(t, late); got != "401 unauthenticated" {
-		t.Errorf("%s to one it does not know", got)
+	if got := second.says(t, late); got != "503 cluster_down" {
+		t.Errorf("%s to one that was made meanwhile", got)
+	}
+	if got := second.says(t, "sg_not_a_key"); got != "401 unauthenticated" {
+		t.Errorf("%s to what is no key at all", got)
 	}
 
 	network.Pass()
