@@ -34,7 +34,7 @@ func (g *gateway) newAdminServer(registry *prometheus.Registry) *http.Server {
 		mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
 		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
 	}
-	s.Handler = adminGuard(g.certs, mux)
+	s.Handler = closeAfterDoubtfulFraming(adminGuard(g.certs, mux))
 	return s
 }
 

@@ -18,7 +18,7 @@ func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
 	h := g.cfg.HTTP
 	s := newServer(h, g.log)
 	s.TLSConfig = g.certs.server(placeAPI)
-	s.Handler = ownHeaders(g.newAPIHandler(registry))
+	s.Handler = closeAfterDoubtfulFraming(ownHeaders(g.newAPIHandler(registry)))
 	s.WriteTimeout = milliseconds(h.WriteTimeoutMS)
 	s.Protocols.SetHTTP2(h.H2 && s.TLSConfig != nil)
 	s.Protocols.SetUnencryptedHTTP2(h.H2C)
