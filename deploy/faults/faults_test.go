@@ -4,12 +4,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/localcluster"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 )
@@ -23,6 +25,7 @@ var (
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	store.LogDriver(slog.New(slog.DiscardHandler)) // the direct clients' tries
 	code := m.Run()
 	if text := results.markdown(); text != "" {
 		fmt.Print("\n", text, "\n")
@@ -73,6 +76,11 @@ func startCluster(t *testing.T, change ...func(*localcluster.Options)) *localclu
 		f(&o)
 	}
 	return clustertest.Run(t, o)
+}
+
+// partial has the healthy primaries serve while one is down; without it Redis refuses everybody's keys until the failover is over.
+func partial(o *localcluster.Options) {
+	o.Config = map[string]string{"cluster-require-full-coverage": "no"}
 }
 
 // within is a context for one step of a scenario. The figure is for a busy machine; nothing is measured by it.

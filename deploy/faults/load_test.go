@@ -19,7 +19,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/store/localcluster"
-	"github.com/slotgate/slotgate/store/slot"
 )
 
 // The operations of a load.
@@ -49,6 +48,8 @@ const (
 	errorPause = 5 * time.Millisecond
 	// clientTimeout is far above the gateway's deadline: an answer is late, not lost.
 	clientTimeout = 10 * time.Second
+	// onTime is the gateway's deadline of a second and the 50 ms that an answer may come after it.
+	onTime = 1050 * time.Millisecond
 )
 
 // echo is f: the value that stands at a key.
@@ -71,25 +72,29 @@ type load struct {
 	token   string
 	target  func() string // host:port for the next request; several gateways behind a balancer have several
 	clients int
-	rate    float64  // requests per second of all clients; 0: each sends as soon as it has its answer
-	ops     []string // drawn with equal chances; nil is mixed
-	query   string   // of single-key writes: "?durability=replica"
-	group   func(key string) string
-	first   int // number of the first client; loads that share a ledger need different ones
+	rate    float64               // requests per second of all clients; 0: each sends as soon as it has its answer
+	ops     []string              // drawn with equal chances; nil is mixed
+	query   string                // of single-key writes: "?durability=replica"
+	only    func(key string) bool // single keys are drawn until this says yes; nil: always
+	again   bool                  // send again, elsewhere, what found no connection, as a balancer does
+	first   int                   // number of the first client; loads that share a ledger need different ones
+	prefix  string                // of all keys that are written; loads with ledgers of their own need different ones
 
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 	phase   atomic.Pointer[string]
+	group   atomic.Pointer[func(key string) string]
 	mu      sync.Mutex
 	seen    map[seriesName]*series
 }
 
-// seriesName says what is measured together: batches have the group "".
+// seriesName says what is measured together: batches have the group "batch".
 type seriesName struct{ phase, group, op string }
 
 // series is what became of the requests of one kind.
 type series struct {
 	times  histogram // from the moment at which the request should have been sent
+	late   int       // later than onTime
 	ok     int
 	failed map[string]int // by code, or by what the client saw
 }
@@ -112,9 +117,7 @@ func (l *load) start(t *testing.T) *load {
 	if l.ops == nil {
 		l.ops = mixed
 	}
-	if l.group == nil {
-		l.group = func(string) string { return "" }
-	}
+	l.regroup(func(string) string { return "" })
 	begun := time.Now()
 	for i := range l.clients {
 		c := &client{load: l, number: l.first + i, random: rand.New(rand.NewPCG(uint64(l.first+i), 7))}
@@ -133,6 +136,9 @@ func (l *load) stop() {
 // enter begins a phase: what is sent from now on is measured under its name.
 func (l *load) enter(phase string) { l.phase.Store(&phase) }
 
+// regroup puts keys into other groups from now on; until then all are in "".
+func (l *load) regroup(f func(key string) string) { l.group.Store(&f) }
+
 // sum adds up the series of which every part of the name that is not "*" is equal.
 func (l *load) sum(phase, group, op string) *series {
 	l.mu.Lock()
@@ -144,6 +150,7 @@ func (l *load) sum(phase, group, op string) *series {
 		}
 		all.times.merge(&s.times)
 		all.ok += s.ok
+		all.late += s.late
 		for code, n := range s.failed {
 			all.failed[code] += n
 		}
@@ -161,6 +168,9 @@ func (l *load) note(name seriesName, took time.Duration, failed string) {
 		l.seen[name] = s
 	}
 	s.times.add(took)
+	if took > onTime {
+		s.late++
+	}
 	if failed == "" {
 		s.ok++
 	} else {
@@ -219,7 +229,7 @@ func sleep(ctx context.Context, d time.Duration) bool {
 // once sends a request and waits for its answer, also when the load is being stopped: the ledger must have it.
 func (c *client) once(due time.Time) (ok bool) {
 	l := c.load
-	name := seriesName{phase: *l.phase.Load(), op: l.ops[c.random.IntN(len(l.ops))]}
+	name := seriesName{phase: *l.phase.Load(), group: "batch", op: l.ops[c.random.IntN(len(l.ops))]}
 	var failed string
 	switch name.op {
 	case opMget:
@@ -229,34 +239,50 @@ func (c *client) once(due time.Time) (ok bool) {
 	default:
 		var key string
 		key, failed = c.single(name.op)
-		name.group = l.group(key)
+		name.group = (*l.group.Load())(key)
 	}
 	l.note(name, time.Since(due), failed)
 	return failed == ""
 }
 
+// key draws one for an operation.
+func (c *client) key(op string) (key string) {
+	for {
+		switch op {
+		case opAdd:
+			key = c.load.prefix + "c" + strconv.Itoa(c.random.IntN(sharedKeys))
+		case opAppend:
+			key = c.load.prefix + "l" + strconv.Itoa(c.random.IntN(sharedKeys)) + "-" + strconv.Itoa(c.sent/listLength)
+		case opPut:
+			key = c.load.prefix + fmt.Sprintf("p%d-%d", c.number, c.random.IntN(ownKeys))
+		default:
+			key = "e" + strconv.Itoa(c.random.IntN(echoKeys))
+		}
+		if c.load.only == nil || c.load.only(key) {
+			return key
+		}
+	}
+}
+
 func (c *client) single(op string) (key, failed string) {
 	c.sent++
+	key = c.key(op)
 	switch q := c.load.query; op {
 	case opAdd:
-		key = "c" + strconv.Itoa(c.random.IntN(sharedKeys))
 		a := c.send("POST", "/v1/counters/"+key+"/add"+q, `{"delta":1}`)
 		c.load.ledger.added(key, c.outcome(a))
 		return key, a.failed()
 	case opAppend:
-		key = "l" + strconv.Itoa(c.random.IntN(sharedKeys)) + "-" + strconv.Itoa(c.sent/listLength)
 		e := entry{client: c.number, number: c.sent}
 		a := c.send("POST", "/v1/strings/"+key+"/append"+q, `{"value":"`+e.text()+`"}`)
 		c.load.ledger.appended(key, e.client, e.number, c.outcome(a))
 		return key, a.failed()
 	case opPut:
-		key = fmt.Sprintf("p%d-%d", c.number, c.random.IntN(ownKeys))
 		value := entry{client: c.number, number: c.sent}
 		a := c.send("PUT", "/v1/strings/"+key+q, `{"value":"`+value.text()+`"}`)
 		c.load.ledger.set(key, value.text(), c.outcome(a))
 		return key, a.failed()
 	default:
-		key = "e" + strconv.Itoa(c.random.IntN(echoKeys))
 		a := c.send("GET", "/v1/strings/"+key, "")
 		var got struct{ Value *string }
 		if a.status == 200 && (json.Unmarshal(a.body, &got) != nil || got.Value == nil || *got.Value != echo(key)) {
@@ -307,7 +333,7 @@ func (c *client) mset() (failed string) {
 	items := make([]item, batchSize)
 	for i := range items {
 		c.sent++
-		items[i] = item{fmt.Sprintf("m%d-%d", c.number, i), entry{client: c.number, number: c.sent}.text()}
+		items[i] = item{c.load.prefix + fmt.Sprintf("m%d-%d", c.number, i), entry{client: c.number, number: c.sent}.text()}
 	}
 	body, _ := json.Marshal(map[string]any{"items": items})
 	a := c.send("POST", "/v1/mset", string(body))
@@ -340,6 +366,14 @@ type answer struct {
 }
 
 func (c *client) send(method, path, body string) answer {
+	a := c.sendOnce(method, path, body)
+	for tries := 1; a.unsent && c.load.again && tries < 3; tries++ {
+		a = c.sendOnce(method, path, body)
+	}
+	return a
+}
+
+func (c *client) sendOnce(method, path, body string) answer {
 	a := answer{method: method, path: path}
 	req, err := http.NewRequest(method, "http://"+c.load.target()+path, bytes.NewReader([]byte(body)))
 	if err != nil {
@@ -406,15 +440,15 @@ func outcomeOf(word string, otherwise outcome) outcome {
 	return otherwise
 }
 
-// bySlot groups keys by a part of the cluster: those of the slots of a node that serves now are "hit", the others "healthy".
-func bySlot(t *testing.T, c *localcluster.Cluster, hit *localcluster.Node) func(key string) string {
+// bySlot groups keys: those that a node serves now are "hit", the others "healthy".
+func bySlot(t *testing.T, hit *localcluster.Node) func(key string) string {
 	t.Helper()
 	ranges, err := hit.Client().ClusterSlots(within(t)).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return func(key string) string {
-		s := slot.Of(namespace + ":" + key)
+		s := slotOf(key)
 		for _, r := range ranges {
 			if r.Start <= s && s <= r.End && r.Nodes[0].Addr == hit.Addr {
 				return "hit"

@@ -17,7 +17,7 @@ func (in *installation) load(g *gateway, clients int) *load {
 func warm(t *testing.T, in *installation, g *gateway) size {
 	t.Helper()
 	l := in.load(g, 16)
-	l.first = 1 << 20 // keys of its own for put and mset
+	l.prefix = "warm-"
 	l.ops = []string{opPut, opGet, opMget, opMset}
 	l.start(t)
 	pause(t, time.Second)

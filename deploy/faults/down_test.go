@@ -1,0 +1,113 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/slotgate/slotgate/store/localcluster"
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+)
+
+// TestF13AllPrimariesDown kills all primaries at once: without a majority nobody is promoted. Then they come back with what they had on disk.
+func TestF13AllPrimariesDown(t *testing.T) {
+	scenario(t)
+	dir := t.TempDir()
+	c := startCluster(t, func(o *localcluster.Options) { o.Dir = dir })
+	network := clustertest.Proxied(t, c) // they pass everything and count connections
+	if err := network.Announce(); err != nil {
+		t.Fatal(err)
+	}
+	in := install(t, c, network.Addrs()...)
+	g := in.serve(t)
+	direct := in.redis(t)
+	storeEcho(t, direct)
+	before := warm(t, in, g)
+	primaries, err := c.Primaries(within(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := in.load(g, 16).start(t)
+	pause(t, 500*time.Millisecond)
+	for _, p := range primaries {
+		p.Kill()
+	}
+	l.enter("first second")
+	pause(t, time.Second)
+	l.enter("down")
+	accepted := func() (n int) {
+		for _, p := range primaries {
+			n = max(n, network.Proxy(p.Addr).Accepted())
+		}
+		return n
+	}
+	lines, dials, begun := len(g.log.lines()), accepted(), time.Now()
+	pause(t, time.Duration(times(5, 60))*time.Second)
+	seconds := time.Since(begun).Seconds()
+	logged, dialled := float64(len(g.log.lines())-lines)/seconds, float64(accepted()-dials)/seconds
+	live, ready := status("http://"+g.admin+"/livez"), status("http://"+g.admin+"/readyz")
+	if live != http.StatusOK || ready != http.StatusServiceUnavailable {
+		t.Errorf("with all primaries down: live %d, ready %d", live, ready)
+	}
+	l.enter("back")
+	recovered := comeBack(t, in, g, c, primaries)
+	eventually(t, "the gateway is ready again", func() bool { return status("http://"+g.admin+"/readyz") == http.StatusOK })
+	l.stop()
+	if err := c.WaitOK(within(t)); err != nil {
+		t.Fatal(err)
+	}
+
+	v := l.compare(t, direct)
+	v.mustBeExact(t)
+	down := l.sum("down", "*", "*")
+	results.add(row{
+		id: "F-13", done: fmt.Sprintf("all primaries down for %.0f s, then up", seconds+1),
+		counted: fmt.Sprintf("after the first second %d answers, %s, median %v, p99 %v; live %d, ready %d; %.1f log lines/s, %.1f connects/s to a node; %s",
+			down.times.n, words(down.failed), ms(down.times.quantile(.5)), ms(down.times.quantile(.99)), live, ready, logged, dialled, v.counted()),
+		target:  "503 in ≤ 20 ms; ≤ 10 lines/s, ≤ 10 connects/s a node; 0 lost, 0 double",
+		verdict: met(!t.Failed() && down.times.quantile(.99) <= 20*time.Millisecond && logged <= 10 && dialled <= 10),
+	})
+	results.add(row{
+		id: "F-13", done: "from the first primary that takes writes to the gateway's success on each shard", counted: recovered.String(),
+		target: "≤ 1 s", verdict: met(recovered.within(time.Second, time.Second)),
+	})
+	results.add(row{id: "F-13", done: "the gateway afterwards", counted: g.flat(t, before), target: "as before", verdict: met(!t.Failed())})
+}
+
+// comeBack restarts the nodes and measures, shard by shard, from when Redis takes writes to when the gateway does.
+func comeBack(t *testing.T, in *installation, g *gateway, c *localcluster.Cluster, nodes []*localcluster.Node) durations {
+	t.Helper()
+	var restarting sync.WaitGroup
+	for _, n := range nodes {
+		restarting.Go(func() {
+			if err := n.Restart(within(t)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	restarting.Wait()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	client := httpClient(t)
+	took := make(durations, len(nodes))
+	var probing sync.WaitGroup
+	for i, n := range nodes {
+		key := keyOn(t, n, "probe")
+		probing.Go(func() {
+			var writable, through time.Time
+			var both sync.WaitGroup
+			both.Go(func() { writable = firstSuccess(ctx, setAt(n, key)) })
+			both.Go(func() { through = firstSuccess(ctx, in.setThrough(g, client, key)) })
+			both.Wait()
+			if took[i] = after(writable, through); writable.IsZero() {
+				t.Errorf("%s does not come back", n.Addr)
+				took[i] = never
+			}
+		})
+	}
+	probing.Wait()
+	return took
+}
