@@ -187,6 +187,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 		BytesInFlight:  g.bytes,
 		Drain:          &g.drain,
 		Tracer:         g.tracing.tracer(),
+		Reads:          handlers.Reads,
 		AccessLog:      settings.AccessLog,
 		Deadline:       settings.Deadline,
 		Live:           &g.reload.live,
