@@ -220,7 +220,7 @@ func (c *guarded) array(length int64) (why string) {
 	switch {
 	case c.depth == maxDepth:
 		return "arrays are nested too deep"
-	case length > int64(maxElements-c.elements):
+	case length > max(minElements, c.limit.now()/elementBytes)-int64(c.elements):
 		return "arrays have too many elements"
 	case length == 0:
 		c.element()

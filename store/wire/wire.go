@@ -12,21 +12,25 @@
 package wire
 
 import (
+	"context"
 	"errors"
 	"net"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 )
 
 // Bounds of a reply, beside the limit of its strings.
 const (
 	// maxDepth is of arrays in arrays: COMMAND of Redis 8 has nine levels, CLUSTER SLOTS four.
 	maxDepth = 32
-	// maxElements is of all arrays of one reply together, in 16 bytes each. CLUSTER SLOTS of a cluster whose neighbouring slots
-	// all belong to different nodes has 16,384 ranges of about 20 elements.
-	maxElements = 1 << 20
+	// minElements is of all arrays of one reply together, in 16 bytes each: at least so many may come. CLUSTER SLOTS of a cluster whose
+	// neighbouring slots all belong to different nodes has 16,384 ranges of about 20 elements.
+	minElements = 1 << 20
+	// elementBytes is how many bytes of the limit give one element more: they take a quarter of it at the most.
+	elementBytes = 64
 	// maxLine is the bytes of a status, an integer or an error. Redis cuts what it quotes in an error at 128 bytes.
 	maxLine = 16 << 10
 	// maxString is the longest that Redis can hold (proto-max-bulk-len, 512 MB unless somebody raised it) and more: a longer one is no
@@ -76,6 +80,21 @@ func OverCap(text string) (size int64, ok bool) {
 	}
 	size, err := strconv.ParseInt(digits, 10, 64)
 	return size, err == nil
+}
+
+// Dialer guards the connections that dial makes; nil dials plain TCP within timeout.
+func Dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error), timeout time.Duration, limit *Limit) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	if dial == nil {
+		// As go-redis does it (v9.23.0, NewDialer).
+		dial = (&net.Dialer{Timeout: timeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}}).DialContext
+	}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return Guard(conn, limit), nil
+	}
 }
 
 // Guard wraps a connection to a node. limit may be nil: then strings are what the gateway asks for itself.
