@@ -56,7 +56,8 @@ func (cfg *AuthConfig) refusal(c *gin.Context, err error) error {
 		return store.NewError(store.CodeAppExpired, "the app has expired")
 	case errors.Is(err, acl.ErrNotReady):
 		cfg.count("not_ready")
-		return store.NewError(store.CodeClusterDown, "the gateway cannot load its apps and keys now, and does not know this one").WithCause(err)
+		e := store.NewError(store.CodeClusterDown, "the gateway cannot load its apps and keys now, and does not know this one").WithCause(err)
+		return unsent(e, c.Request.Method)
 	}
 	reason := "bad_key"
 	if refusal, ok := errors.AsType[tokens.Refusal](err); ok {

@@ -19,8 +19,6 @@ type Config struct {
 	Drain         *Drain         // required
 	Clock         Clock          // nil = time.Now
 	Tracer        trace.Tracer   // nil = no spans
-	// Reads says which routes change nothing although their method would; nil = none does.
-	Reads func(route string) bool
 
 	AccessLog      LogConfig
 	Throttle       ThrottleConfig
@@ -46,7 +44,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		SecurityHeaders(),
 		Events(cfg.Clock, Log(cfg.Log, live), m.Record),
 		cfg.Drain.Handler(),
-		Errors(nil, cfg.Reads),
+		Errors(nil),
 		Recover(cfg.Log, m.Panicked),
 		PathGuard(),
 	}

@@ -74,9 +74,8 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// Household is what one attacker is taken to own: an IPv4 address, also one that IPv6 has wrapped, or the /64 that every IPv6 customer gets.
-func Household(a netip.Addr) netip.Addr {
-	a = plain(a)
+// household is what one attacker is taken to own: an IPv4 address, or the /64 that every IPv6 customer gets.
+func household(a netip.Addr) netip.Addr {
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {
 			return p.Addr()

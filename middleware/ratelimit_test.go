@@ -2,7 +2,6 @@ package middleware_test
 
 import (
 	"errors"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,8 +90,7 @@ func TestQuotaExceeded(t *testing.T) {
 	for range 3 {
 		a = get()
 	}
-	after, _ := strconv.Atoi(a.header.Get("Retry-After"))
-	if a.status != 429 || after < 28789 || after > 28789*11/10 || a.header.Get("RateLimit") != `"minute";r=2;t=1, "day";r=0;t=28789` {
+	if a.status != 429 || a.header.Get("Retry-After") != "28789" || a.header.Get("RateLimit") != `"minute";r=2;t=1, "day";r=0;t=28789` {
 		t.Errorf("the day: %d %s %s", a.status, a.header.Get("Retry-After"), a.header.Get("RateLimit"))
 	}
 	if n := g.metric(t, "slotgate_quota_rejections_total", map[string]string{"app": "shop", "policy": "minute"}); n != 1 {

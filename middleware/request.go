@@ -28,8 +28,6 @@ type request struct {
 	timing timing
 	answer answer
 	app    *appSeries // counted in its in-flight gauge until the event is recorded
-	// refused: a guard has ended the request, so no handler saw it.
-	refused bool
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
@@ -97,9 +95,8 @@ func RequestIDFrom(ctx context.Context) string {
 	return ""
 }
 
-// refuse ends the request with an error for the renderer, before a handler has seen it.
+// refuse ends the request with an error for the renderer.
 func refuse(c *gin.Context, err error) {
-	of(c).refused = true
 	_ = c.Error(err)
 	c.Abort()
 }
