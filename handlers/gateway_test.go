@@ -98,7 +98,7 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	global, v1 := middleware.Chain(middleware.Config{
 		Log: slog.New(slog.DiscardHandler), Authenticator: g.people, Limiter: limiter, BytesInFlight: inFlight, Drain: &middleware.Drain{},
 		Metrics:  middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: inFlight, Limiter: limiter}),
-		Deadline: middleware.DeadlineConfig{Default: 10 * time.Second},
+		Deadline: middleware.DeadlineConfig{Default: 10 * time.Second}, Reads: handlers.Reads,
 	})
 	e := gin.New()
 	e.UseEscapedPath, e.UnescapePathValues, e.HandleMethodNotAllowed = true, false, true

@@ -107,6 +107,15 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	v1.POST("/mexists", a.plain(a.mexists))
 }
 
+// Reads says whether the route changes nothing although its method would: the reads whose request needs a body, and the making of a token.
+func Reads(route string) bool {
+	switch route {
+	case "/v1/mget", "/v1/mexists", "/v1/token":
+		return true
+	}
+	return false
+}
+
 // request is one request of an authenticated caller, its path and query read.
 type request struct {
 	*gin.Context

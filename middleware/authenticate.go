@@ -56,8 +56,7 @@ func (cfg *AuthConfig) refusal(c *gin.Context, err error) error {
 		return store.NewError(store.CodeAppExpired, "the app has expired")
 	case errors.Is(err, acl.ErrNotReady):
 		cfg.count("not_ready")
-		e := store.NewError(store.CodeClusterDown, "the gateway cannot load its apps and keys now, and does not know this one").WithCause(err)
-		return unsent(e, c.Request.Method)
+		return store.NewError(store.CodeClusterDown, "the gateway cannot load its apps and keys now, and does not know this one").WithCause(err)
 	}
 	reason := "bad_key"
 	if refusal, ok := errors.AsType[tokens.Refusal](err); ok {

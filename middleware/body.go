@@ -42,7 +42,7 @@ func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 			reserve = limit
 		}
 		if !inFlight.TryAcquire(reserve) {
-			refuse(c, unsent(store.NewError(store.CodeOverloaded, "the gateway holds as many bytes of requests as it may"), req.Method))
+			refuse(c, store.NewError(store.CodeOverloaded, "the gateway holds as many bytes of requests as it may"))
 			return
 		}
 		defer inFlight.Release(reserve)

@@ -19,6 +19,8 @@ type Config struct {
 	Drain         *Drain         // required
 	Clock         Clock          // nil = time.Now
 	Tracer        trace.Tracer   // nil = no spans
+	// Reads says which routes change nothing although their method would; nil = none does.
+	Reads func(route string) bool
 
 	AccessLog      LogConfig
 	Throttle       ThrottleConfig
@@ -44,7 +46,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		SecurityHeaders(),
 		Events(cfg.Clock, Log(cfg.Log, live), m.Record),
 		cfg.Drain.Handler(),
-		Errors(nil),
+		Errors(nil, cfg.Reads),
 		Recover(cfg.Log, m.Panicked),
 		PathGuard(),
 	}

@@ -28,7 +28,7 @@ func TestDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { // the clock moves only when everybody waits
 				e := gin.New()
-				e.Use(middleware.Errors(nil), middleware.Deadline(middleware.NewLive(middleware.Settings{}), nil))
+				e.Use(middleware.Errors(nil, nil), middleware.Deadline(middleware.NewLive(middleware.Settings{}), nil))
 				began := time.Now()
 				e.GET("/", func(c *gin.Context) {
 					<-c.Request.Context().Done()

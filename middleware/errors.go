@@ -26,9 +26,11 @@ const retryAfter503 = time.Second
 // *store.Error is a 500 whose text goes to the log only. When the response has already begun, an error can only be told by cutting it
 // off: the connection is aborted.
 //
-// jitter spreads Retry-After of 503 answers by ±20 %, so that clients do not come back all at once; it returns values in [0,1) and nil
-// means math/rand.
-func Errors(jitter func() float64) gin.HandlerFunc {
+// A 5xx to a write says what became of it, whoever made the error: where the error does not say, nothing was applied if a guard refused
+// the request, and otherwise nobody knows. reads says which routes change nothing although their method would; nil = none does.
+//
+// jitter spreads Retry-After, so that clients do not come back all at once; it returns values in [0,1) and nil means math/rand.
+func Errors(jitter func() float64, reads func(route string) bool) gin.HandlerFunc {
 	if jitter == nil {
 		jitter = rand.Float64
 	}
@@ -39,7 +41,13 @@ func Errors(jitter func() float64) gin.HandlerFunc {
 			return
 		}
 		r := of(c)
-		e := asStoreError(last.Err, c.Request.Method)
+		e := asStoreError(last.Err)
+		if e.Status() >= http.StatusInternalServerError && e.Outcome == store.NoOutcome &&
+			!safe(c.Request.Method) && (reads == nil || !reads(c.FullPath())) {
+			told := *e // the error may be shared
+			told.Outcome = r.outcome()
+			e = &told
+		}
 		r.event.Code, r.event.Err = e.Code, last.Err
 		if c.Writer.Written() {
 			r.event.Status = e.Status()
@@ -55,9 +63,16 @@ func Errors(jitter func() float64) gin.HandlerFunc {
 	}
 }
 
-// asStoreError finds the error to show. What does not come from our own code is named where it has a name; nobody can say what it means
-// for a write.
-func asStoreError(err error, method string) *store.Error {
+// outcome is that of a write whose error says nothing about it.
+func (r *request) outcome() store.Outcome {
+	if r.refused {
+		return store.NotApplied
+	}
+	return store.Unknown
+}
+
+// asStoreError finds the error to show. What does not come from our own code is named where it has a name.
+func asStoreError(err error) *store.Error {
 	var e *store.Error
 	var tooMany *http.MaxBytesError
 	switch {
@@ -66,22 +81,10 @@ func asStoreError(err error, method string) *store.Error {
 	case errors.As(err, &tooMany):
 		return tooLarge(tooMany.Limit)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
-		e = store.NewError(store.CodeBackendTimeout, "the request's deadline has passed")
+		return store.NewError(store.CodeBackendTimeout, "the request's deadline has passed")
 	default:
-		e = store.NewError(store.CodeInternal, "")
+		return store.NewError(store.CodeInternal, "")
 	}
-	if !safe(method) {
-		e.Outcome = store.Unknown
-	}
-	return e
-}
-
-// unsent marks a refusal in the gateway, before anything was sent: of a write it says so.
-func unsent(e *store.Error, method string) *store.Error {
-	if !safe(method) {
-		e.Outcome = store.NotApplied
-	}
-	return e
 }
 
 // problem is a store.Error together with what only the request knows.
@@ -117,13 +120,24 @@ func (p *problem) setHeaders(h http.Header, jitter func() float64) {
 		h["Etag"] = []string{p.ETag}
 	}
 	after := p.RetryAfter
-	if p.status == http.StatusServiceUnavailable {
-		if after <= 0 {
-			after = retryAfter503
-		}
-		after = time.Duration(float64(after) * (0.8 + 0.4*jitter()))
+	if p.status == http.StatusServiceUnavailable && after <= 0 {
+		after = retryAfter503
 	}
 	if after > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(seconds(int64(after)), 10)}
+		h["Retry-After"] = []string{strconv.FormatInt(spread(p.status, seconds(int64(after)), jitter()), 10)}
 	}
+}
+
+// spread is how many seconds to wait at the least, and some more by chance: Retry-After has whole seconds only, and clients that were all
+// refused at once would otherwise all be back at once. Where something is down or full, "1" becomes 1 to 3, and a longer wait up to half
+// as long again: the first second brings back a third of the clients. Quotas know the moment, and most are one client's own; only waits
+// of a minute and more, at whose end a whole fleet may be waiting for a new day's quota, become up to a tenth longer.
+func spread(status int, least int64, chance float64) int64 {
+	room := max(2, least/2)
+	if status == http.StatusTooManyRequests {
+		if room = least / 10; least < 60 {
+			room = 0
+		}
+	}
+	return least + int64(chance*float64(room+1))
 }

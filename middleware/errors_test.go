@@ -1,10 +1,12 @@
 package middleware_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -20,7 +22,7 @@ import (
 // fail runs one request through the renderer alone, with the middle of the jitter.
 func fail(method string, before func(*gin.Context), err error) *httptest.ResponseRecorder {
 	e := gin.New()
-	e.Use(middleware.RequestID(nil), middleware.Errors(func() float64 { return 0.5 }))
+	e.Use(middleware.RequestID(nil), middleware.Errors(func() float64 { return 0.5 }, nil))
 	e.Handle(method, "/", func(c *gin.Context) {
 		if before != nil {
 			before(c)
@@ -61,9 +63,9 @@ func TestProblems(t *testing.T) {
 			head + `backend_timeout","title":"Backend timeout","status":504,"code":"backend_timeout","request_id":"r1","retryable":true,"outcome":"unknown"}`},
 		"a wrong type": {"GET", &store.Error{Code: store.CodeWrongType, RedisError: "WRONGTYPE"}, 409,
 			head + `wrong_type","title":"Wrong type","status":409,"code":"wrong_type","request_id":"r1","retryable":false,"redis_error":"WRONGTYPE"}`},
-		"a batch": {"POST", &store.Error{Code: store.CodeBatchIncomplete, Items: []store.ItemOutcome{{Key: "a", Outcome: store.Applied}, {Key: "b", Outcome: store.Unknown}}}, 504,
+		"a batch": {"POST", &store.Error{Code: store.CodeBatchIncomplete, Outcome: store.Unknown, Items: []store.ItemOutcome{{Key: "a", Outcome: store.Applied}, {Key: "b", Outcome: store.Unknown}}}, 504,
 			head + `batch_incomplete","title":"Batch incomplete","status":504,"code":"batch_incomplete","request_id":"r1","retryable":true,` +
-				`"items":[{"key":"a","outcome":"applied"},{"key":"b","outcome":"unknown"}]}`},
+				`"outcome":"unknown","items":[{"key":"a","outcome":"applied"},{"key":"b","outcome":"unknown"}]}`},
 		"a precondition": {"PUT", &store.Error{Code: store.CodePreconditionFailed, ETag: `"s1-00"`}, 412,
 			head + `precondition_failed","title":"Precondition failed","status":412,"code":"precondition_failed","request_id":"r1","retryable":false,"etag":"\"s1-00\""}`},
 		"a deadline in the gateway": {"GET", fmt.Errorf("waiting: %w", http.ErrHandlerTimeout), 500,
@@ -108,8 +110,8 @@ func TestProblemHeaders(t *testing.T) {
 		"412 of an absent key":          {&store.Error{Code: store.CodePreconditionFailed}, map[string]string{"Etag": ""}},
 		"429 rounds up":                 {&store.Error{Code: store.CodeQuotaExceeded, RetryAfter: 1100 * time.Millisecond}, map[string]string{"Retry-After": "2"}},
 		"429 that never passes":         {&store.Error{Code: store.CodeQuotaExceeded}, map[string]string{"Retry-After": ""}},
-		"503 always says when":          {store.NewError(store.CodeClusterDown, ""), map[string]string{"Retry-After": "1"}},
-		"503 that knows":                {&store.Error{Code: store.CodeDraining, RetryAfter: 5 * time.Second}, map[string]string{"Retry-After": "5"}},
+		"503 always says when":          {store.NewError(store.CodeClusterDown, ""), map[string]string{"Retry-After": "2"}},
+		"503 that knows":                {&store.Error{Code: store.CodeDraining, RetryAfter: 5 * time.Second}, map[string]string{"Retry-After": "6"}},
 		"504 does not":                  {store.NewError(store.CodeBackendTimeout, ""), map[string]string{"Retry-After": ""}},
 		"what a handler had begun goes": {store.NewError(store.CodeInternal, ""), map[string]string{"Content-Disposition": "", "Content-Length": "", "Etag": "", "Content-Type": "application/problem+json"}},
 		"416 keeps the range":           {store.NewError(store.CodeRangeNotSatisfiable, ""), map[string]string{"Content-Range": "bytes */5"}},
@@ -129,18 +131,67 @@ func TestProblemHeaders(t *testing.T) {
 	}
 }
 
-func TestRetryAfterOf503IsSpread(t *testing.T) {
-	for jitter, want := range map[float64]string{0: "8", 0.5: "10", 0.999: "12"} {
+func TestRetryAfterIsSpread(t *testing.T) {
+	for name, c := range map[string]struct {
+		code  store.Code
+		after time.Duration
+		seen  []string // each as often as the others
+	}{
+		"down, nobody knows for how long":  {store.CodeClusterDown, 0, []string{"1", "2", "3"}},
+		"overloaded":                       {store.CodeOverloaded, time.Second, []string{"1", "2", "3"}},
+		"down for ten seconds":             {store.CodeClusterDown, 10 * time.Second, []string{"10", "11", "12", "13", "14", "15"}},
+		"a batch that was not all written": {store.CodeBatchIncomplete, time.Second, []string{"1", "2", "3"}},
+		"a quota of a second is exact":     {store.CodeQuotaExceeded, 300 * time.Millisecond, []string{"1"}},
+		"a quota is never early":           {store.CodeQuotaExceeded, 9001 * time.Millisecond, []string{"10"}},
+		"a quota of a day":                 {store.CodeQuotaExceeded, 60 * time.Second, []string{"60", "61", "62", "63", "64", "65", "66"}},
+	} {
+		const rounds = 420 // a multiple of each number of values
+		got, next := map[string]int{}, 0
 		e := gin.New()
-		e.Use(middleware.Errors(func() float64 { return jitter }))
-		e.GET("/", func(c *gin.Context) {
-			_ = c.Error(&store.Error{Code: store.CodeClusterDown, RetryAfter: 10 * time.Second})
-		})
-		w := httptest.NewRecorder()
-		e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
-		if got := w.Header().Get("Retry-After"); got != want {
-			t.Errorf("at %v: %s, want %s", jitter, got, want)
+		e.Use(middleware.Errors(func() float64 { next++; return float64(next-1) / rounds }, nil))
+		e.GET("/", func(g *gin.Context) { _ = g.Error(&store.Error{Code: c.code, RetryAfter: c.after}) })
+		for range rounds {
+			w := httptest.NewRecorder()
+			e.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+			got[w.Header().Get("Retry-After")]++
 		}
+		want := map[string]int{}
+		for _, v := range c.seen {
+			want[v] = rounds / len(c.seen)
+		}
+		if !maps.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", name, got, want)
+		}
+	}
+}
+
+func TestWhatBecameOfAWriteIsAlwaysTold(t *testing.T) {
+	shared := store.NewError(store.CodeClusterDown, "")
+	for name, c := range map[string]struct {
+		method, route string
+		err           error
+		outcome       any
+	}{
+		"a stranger's error":                     {"PUT", "/w", errors.New("x"), "unknown"},
+		"an end of the deadline":                 {"PUT", "/w", context.DeadlineExceeded, "unknown"},
+		"an error that forgot it":                {"DELETE", "/w", shared, "unknown"},
+		"one that knows":                         {"POST", "/w", &store.Error{Code: store.CodeClusterDown, Outcome: store.NotApplied}, "not_applied"},
+		"a read":                                 {"GET", "/w", shared, nil},
+		"a read by POST":                         {"POST", "/r", shared, nil},
+		"a refusal for a reason of the caller's": {"PUT", "/w", store.NewError(store.CodeInvalidKey, ""), nil},
+	} {
+		e := gin.New()
+		e.Use(middleware.Errors(nil, func(route string) bool { return route == "/r" }))
+		e.Handle(c.method, c.route, func(g *gin.Context) { _ = g.Error(c.err) })
+		w := httptest.NewRecorder()
+		e.ServeHTTP(w, httptest.NewRequest(c.method, c.route, nil))
+		var p map[string]any
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p["outcome"] != c.outcome {
+			t.Errorf("%s: %v %s", name, err, w.Body)
+		}
+	}
+	if shared.Outcome != store.NoOutcome {
+		t.Error("an error that others may hold was changed")
 	}
 }
 
@@ -156,7 +207,7 @@ func TestEveryCodeIsRenderedWithItsStatus(t *testing.T) {
 
 func TestOnlyTheLastErrorIsWrittenAndOnce(t *testing.T) {
 	e := gin.New()
-	e.Use(middleware.Errors(nil))
+	e.Use(middleware.Errors(nil, nil))
 	e.GET("/", func(c *gin.Context) {
 		_ = c.Error(store.NewError(store.CodeForbidden, "first"))
 		_ = c.Error(store.NewError(store.CodeKeyNotFound, "last"))

@@ -74,8 +74,9 @@ func contains(prefixes []netip.Prefix, a netip.Addr) bool {
 	return false
 }
 
-// household is what one attacker is taken to own: an IPv4 address, or the /64 that every IPv6 customer gets.
-func household(a netip.Addr) netip.Addr {
+// Household is what one attacker is taken to own: an IPv4 address, also one that IPv6 has wrapped, or the /64 that every IPv6 customer gets.
+func Household(a netip.Addr) netip.Addr {
+	a = plain(a)
 	if a.Is6() {
 		if p, err := a.Prefix(64); err == nil {
 			return p.Addr()

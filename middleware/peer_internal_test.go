@@ -50,8 +50,8 @@ func TestPeerOfASocketWithoutAddress(t *testing.T) {
 }
 
 func TestHousehold(t *testing.T) {
-	for in, want := range map[string]string{"1.2.3.4": "1.2.3.4", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
-		if got := household(netip.MustParseAddr(in)).String(); got != want {
+	for in, want := range map[string]string{"1.2.3.4": "1.2.3.4", "::ffff:1.2.3.4": "1.2.3.4", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::"} {
+		if got := Household(netip.MustParseAddr(in)).String(); got != want {
 			t.Errorf("%s: got %s, want %s", in, got, want)
 		}
 	}

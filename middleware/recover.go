@@ -28,7 +28,8 @@ func Recover(log *slog.Logger, panicked func()) gin.HandlerFunc {
 			err := fmt.Errorf("panic: %s", describePanic(v))
 			log.Error("panic in a handler",
 				"request_id", of(c).event.RequestID, "route", c.FullPath(), "panic", err, "stack", string(debug.Stack()))
-			refuse(c, err)
+			_ = c.Error(err) // not refuse: the handler may have asked the store
+			c.Abort()
 		}()
 		c.Next()
 	}

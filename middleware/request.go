@@ -28,6 +28,8 @@ type request struct {
 	timing timing
 	answer answer
 	app    *appSeries // counted in its in-flight gauge until the event is recorded
+	// refused: a guard has ended the request, so no handler saw it.
+	refused bool
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
@@ -95,8 +97,9 @@ func RequestIDFrom(ctx context.Context) string {
 	return ""
 }
 
-// refuse ends the request with an error for the renderer.
+// refuse ends the request with an error for the renderer, before a handler has seen it.
 func refuse(c *gin.Context, err error) {
+	of(c).refused = true
 	_ = c.Error(err)
 	c.Abort()
 }

@@ -69,7 +69,7 @@ func NewThrottle(cfg ThrottleConfig, clock Clock) *Throttle {
 
 // Fail counts one failure. When the peer has had its share, it says how long until the next.
 func (t *Throttle) Fail(addr netip.Addr) (retry time.Duration, over bool) {
-	addr = household(addr)
+	addr = Household(addr)
 	now := int64(t.clock().Sub(t.start))
 	s := &t.shards[maphash.Comparable(t.seed, addr)%throttleShards]
 	s.mu.Lock()

@@ -89,6 +89,7 @@ func (c *call) command() *redis.RawWriteToCmd {
 		c.cmds[c.n] = cmd
 	}
 	cmd.SetErr(nil)
+	c.out.says = c.row.says
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/slotgate/slotgate/store/metric"
+	"github.com/slotgate/slotgate/store/wire"
 )
 
 // cluster is the connection to one Redis Cluster. It is made on the first use of its name and kept while in use.
@@ -34,6 +35,7 @@ type cluster struct {
 	// lastDoubt, of all slots, is in unix nanoseconds.
 	lastDoubt atomic.Int64
 	topo      topologyCache
+	replies   wire.Limit // the most that a reply may hold
 }
 
 // reloadInterval bounds how often transport errors make go-redis read the topology again: its own cool-down is 200 ms.
@@ -45,16 +47,18 @@ func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster
 		name: name, cfg: cfg, metrics: m, took: m.observers(name), itemsOK: m.items.WithLabelValues(name, "ok"),
 		nodes: nodes{byAddr: map[string]knownNode{}, labels: newLabels(metric.MaxNodes)},
 	}
-	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis))
+	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis, &c.replies))
 	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{m, name, c.nodes.add(node)}) })
 	return c
 }
 
 // clusterOptions is the client set-up of library-notes 10: no hidden retries beyond redirects, every wait bounded,
 // replicas never read, and no extra round trips on a new connection.
-func clusterOptions(cc ClusterConfig, rc RedisConfig) *redis.ClusterOptions {
+// No reply can make it hold more than the limit; nil = what the gateway asks for itself.
+func clusterOptions(cc ClusterConfig, rc RedisConfig, limit *wire.Limit) *redis.ClusterOptions {
 	return &redis.ClusterOptions{
-		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password, Dialer: cc.Dialer,
+		Addrs: cc.Addrs, Username: cc.Username, Password: cc.Password,
+		Dialer:                     wire.Dialer(cc.Dialer, rc.DialTimeout, limit),
 		CredentialsProviderContext: cc.credentials(),
 		Protocol:                   2,
 		ReadOnly:                   false, // true would send every read to a replica and lose read-your-writes

@@ -70,6 +70,9 @@ func (s *Store) send(ctx context.Context, id *acl.Identity, r *row, from *budget
 	if problem != nil {
 		return nil, problem
 	}
+	if from != nil {
+		c.replies.Allow(from.limit)
+	}
 	kept := false
 	err := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
 		var e error

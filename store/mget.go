@@ -24,6 +24,7 @@ func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]Ge
 		return nil, err
 	}
 	b.budget = newBudget(ctx, id.Sizes.ResponseMaxBytes)
+	b.cluster.replies.Allow(b.budget.limit)
 	b.run(ctx)
 	defer b.release()
 	answers := make([]GetItem, len(keys))

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/store/pipe"
+	"github.com/slotgate/slotgate/store/wire"
 )
 
 // verdict is what an error of go-redis tells about one command that was sent at most once (NoRetry).
@@ -114,6 +115,8 @@ func classifyTransport(err error) verdict {
 		return verdict{code: CodeBackendTimeout, again: true, reload: true, detail: "the connection to the node broke before it answered"}
 	case strings.HasPrefix(err.Error(), "redis: cluster has no nodes"):
 		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, detail: "the cluster has no nodes"}
+	case errors.Is(err, wire.ErrProtocol):
+		return verdict{code: CodeBackendError, again: true, detail: "the node sent something that is no reply, or too much of one"}
 	default:
 		return verdict{code: CodeBackendError, detail: "the node answered with something the gateway does not understand"}
 	}

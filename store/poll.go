@@ -104,7 +104,7 @@ func (p *poller) poll(ctx context.Context, figures bool) {
 	for name, cc := range configs {
 		c := p.polls[name]
 		if c == nil {
-			client := redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis))
+			client := redis.NewClusterClient(clusterOptions(cc, p.store.cfg.Redis, nil))
 			c = newClusterPoll(client, cc)
 			p.polls[name] = c
 		}

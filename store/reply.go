@@ -8,6 +8,8 @@ import (
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/wire"
 )
 
 // reply receives the reply of a command straight from the connection (redis.RawWriteToCmd): the length of a string is
@@ -25,7 +27,9 @@ type reply struct {
 	fault  error   // an error reply of Redis
 	grant  grant   // other than granted: the string does not fit the budget; it was not kept
 	header bool    // the first line was read
+	bad    bool    // it is of the wrong kind
 	whole  bool    // the last byte was read: what comes over the connection afterwards is about others
+	says   kind    // what the command replies
 	drain  bool    // drop a value over the cap whatever its size: others wait for their replies behind it
 }
 
@@ -34,7 +38,7 @@ func (b *reply) reset(from *budget, in *arena) {
 	if b.data != nil && b.budget != nil {
 		b.budget.give(b.size)
 	}
-	*b = reply{budget: from, arena: in, drain: true}
+	*b = reply{budget: from, arena: in, says: b.says, drain: true}
 }
 
 // take keeps a string that came another way, if it fits the budget.
@@ -45,18 +49,61 @@ func (b *reply) take(data []byte) {
 	}
 }
 
-// takeAny keeps the reply of a command that go-redis has read.
-func (b *reply) takeAny(v any) {
+// takeAny keeps the reply of a command that go-redis has read. Error: errMismatch.
+func (b *reply) takeAny(v any) error {
 	b.whole = true
 	switch v := v.(type) {
 	case string:
+		if b.says == integer {
+			return errMismatch
+		}
 		b.take([]byte(v))
 	case int64:
+		if b.says != anything && b.says != integer {
+			return errMismatch
+		}
 		b.found, b.n = true, v
+	case nil:
 	default:
-		b.found = v != nil
+		return errMismatch
 	}
+	return nil
 }
+
+// notKept notes a string of which only the length came, see package wire.
+func (b *reply) notKept(size int64) {
+	b.found, b.whole, b.size, b.grant = true, true, size, overCap
+}
+
+// kind is what a command replies, unless that is an error. A reply of another kind is nobody's, or somebody else's: the replies of its
+// connection may be out of step, so it is not used again.
+type kind uint8
+
+const (
+	anything     kind = iota
+	stringOrNone      // a string, or none
+	integer
+	status // a line of text, or none
+)
+
+// fits says whether a reply whose first line this is can be the command's.
+func (k kind) fits(line []byte) bool {
+	if k == anything || line[0] == '-' {
+		return true
+	}
+	switch line[0] {
+	case '$':
+		return k == stringOrNone || k == status && len(line) == 3 && line[1] == '-' // $-1
+	case ':':
+		return k == integer
+	case '+':
+		return k == status
+	}
+	return false
+}
+
+// errMismatch is what a reply of the wrong kind comes to.
+var errMismatch = errors.New("store: the node sent a reply of another kind than the command has; its connection was closed")
 
 func (b *reply) room() grant {
 	if b.budget == nil {
@@ -80,6 +127,10 @@ func (b *reply) Write(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, io.ErrUnexpectedEOF
 	}
+	if !b.says.fits(p) {
+		b.bad = true
+		return 0, errMismatch
+	}
 	switch p[0] {
 	case '$':
 		n, ok := parseLength(p[1:])
@@ -96,6 +147,18 @@ func (b *reply) Write(p []byte) (int, error) {
 	case '+':
 		b.found = true
 	case '-':
+		if size, ok := wire.OverCap(string(p[1:])); ok {
+			if b.says == integer || b.says == status {
+				b.bad = true
+				return 0, errMismatch
+			}
+			if !b.drain {
+				b.size, b.grant = size, overCap
+				return 0, errOverCap // its bytes are still to come, and nobody waits behind them
+			}
+			b.notKept(size)
+			return len(p), nil
+		}
 		b.fault = replyError(bytes.Clone(p[1:]))
 	case '_':
 	default:
@@ -165,7 +228,7 @@ func (b *reply) result(err error) error {
 	switch {
 	case b.grant != granted:
 		return errOverCap
-	case err != nil && !b.whole && errors.Is(err, errOverCap): // which is told of everybody behind the one it is about
+	case err != nil && !b.whole && !b.bad && (errors.Is(err, errOverCap) || errors.Is(err, errMismatch)): // which are told of everybody behind the one they are about
 		return errCutOff
 	case err != nil && !b.whole:
 		return err

@@ -46,6 +46,22 @@ func loadScript(name string) script {
 // scriptReply is the array that every script returns: a status, then what belongs to it.
 type scriptReply []any
 
+// sound says whether it is what a script of ours returns: a status, then integers, strings and nothings.
+func (r scriptReply) sound() bool {
+	for _, v := range r {
+		switch v.(type) {
+		case int64, string, nil:
+		default:
+			return false
+		}
+	}
+	if len(r) == 0 {
+		return false
+	}
+	_, ok := r[0].(int64)
+	return ok
+}
+
 func (r scriptReply) status() int64 { return r.integer(0) }
 func (r scriptReply) integer(i int) int64 {
 	if i < len(r) {
@@ -76,7 +92,7 @@ const (
 )
 
 // errNoReply is what a broken node earns: every script returns a status.
-var errNoReply = errors.New("store: a script returned nothing")
+var errNoReply = errors.New("store: a script returned something else than it does")
 
 // run runs a script on the caller's key in place of the command r, whose permission and sizes it needs. EVALSHA is sent
 // once; NOSCRIPT means that it was not executed, and EVAL follows on the same node, which then knows the script.
@@ -99,6 +115,7 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, _ Delivery, r *ro
 	}
 	args := append(make([]any, 0, len(argv)+4), "EVALSHA", sc.sha, "1", stored)
 	args = append(args, argv...)
+	c.replies.Allow(decodeLimit(id))
 	var reply scriptReply
 	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
 		w, e := c.wayTo(ctx, slot.Of(stored))
@@ -115,7 +132,7 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, _ Delivery, r *ro
 		if e != nil {
 			return w, e
 		}
-		if reply, _ = cmd.Val().([]any); len(reply) == 0 {
+		if reply, _ = cmd.Val().([]any); !reply.sound() {
 			return w, errNoReply
 		}
 		return w, nil

@@ -19,6 +19,7 @@ type row struct {
 	also   acl.Class  // a second class that grants it as well; 0 = none
 	access acl.Access // Write = changes data (or its expiry): never repeated once it may have been sent
 	cost   cost
+	says   kind // what it replies; anything where this package does not read the reply itself
 }
 
 // cost says how the work of a command grows.
@@ -31,24 +32,24 @@ const (
 
 // table has one row for each command. A command without a row cannot be built, so it is refused everywhere.
 var table = makeTable([]row{
-	{name: "GET", arity: 2, key: 1, class: acl.Strings, access: acl.Read},
-	{name: "GETEX", arity: -2, key: 1, class: acl.Strings, access: acl.Write},
-	{name: "GETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Read, cost: linear},
-	{name: "STRLEN", arity: 2, key: 1, class: acl.Strings, access: acl.Read},
-	{name: "SET", arity: -3, key: 1, class: acl.Strings, access: acl.Write},
-	{name: "SETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Write, cost: linear},
-	{name: "APPEND", arity: 3, key: 1, class: acl.Strings, access: acl.Write, cost: linear},
-	{name: "GETDEL", arity: 2, key: 1, class: acl.Strings, access: acl.Write},
-	{name: "INCRBY", arity: 3, key: 1, class: acl.Strings, access: acl.Write},
-	{name: "INCRBYFLOAT", arity: 3, key: 1, class: acl.Strings, access: acl.Write},
+	{name: "GET", arity: 2, key: 1, class: acl.Strings, access: acl.Read, says: stringOrNone},
+	{name: "GETEX", arity: -2, key: 1, class: acl.Strings, access: acl.Write, says: stringOrNone},
+	{name: "GETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Read, cost: linear, says: stringOrNone},
+	{name: "STRLEN", arity: 2, key: 1, class: acl.Strings, access: acl.Read, says: integer},
+	{name: "SET", arity: -3, key: 1, class: acl.Strings, access: acl.Write, says: status},
+	{name: "SETRANGE", arity: 4, key: 1, class: acl.Strings, access: acl.Write, cost: linear, says: integer},
+	{name: "APPEND", arity: 3, key: 1, class: acl.Strings, access: acl.Write, cost: linear, says: integer},
+	{name: "GETDEL", arity: 2, key: 1, class: acl.Strings, access: acl.Write, says: stringOrNone},
+	{name: "INCRBY", arity: 3, key: 1, class: acl.Strings, access: acl.Write, says: integer},
+	{name: "INCRBYFLOAT", arity: 3, key: 1, class: acl.Strings, access: acl.Write, says: stringOrNone},
 	// SET can replace a key of any type, so a writer of strings may remove one too.
-	{name: "UNLINK", arity: 2, key: 1, class: acl.Keys, also: acl.Strings, access: acl.Write},
-	{name: "EXISTS", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
-	{name: "TYPE", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
-	{name: "PTTL", arity: 2, key: 1, class: acl.Keys, access: acl.Read},
-	{name: "PEXPIRE", arity: -3, key: 1, class: acl.Keys, access: acl.Write},
-	{name: "PEXPIREAT", arity: -3, key: 1, class: acl.Keys, access: acl.Write},
-	{name: "PERSIST", arity: 2, key: 1, class: acl.Keys, access: acl.Write},
+	{name: "UNLINK", arity: 2, key: 1, class: acl.Keys, also: acl.Strings, access: acl.Write, says: integer},
+	{name: "EXISTS", arity: 2, key: 1, class: acl.Keys, access: acl.Read, says: integer},
+	{name: "TYPE", arity: 2, key: 1, class: acl.Keys, access: acl.Read, says: status},
+	{name: "PTTL", arity: 2, key: 1, class: acl.Keys, access: acl.Read, says: integer},
+	{name: "PEXPIRE", arity: -3, key: 1, class: acl.Keys, access: acl.Write, says: integer},
+	{name: "PEXPIREAT", arity: -3, key: 1, class: acl.Keys, access: acl.Write, says: integer},
+	{name: "PERSIST", arity: 2, key: 1, class: acl.Keys, access: acl.Write, says: integer},
 	{name: "OBJECT", arity: 3, key: 2, class: acl.Keys, access: acl.Read},
 	{name: "MEMORY", arity: -3, key: 2, class: acl.Keys, access: acl.Read, cost: linear},
 	{name: "SCAN", arity: -2, class: acl.Keys, access: acl.Read},

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // topology is which primary holds which slots, at one moment.
@@ -72,8 +74,8 @@ func (tc *topologyCache) forget() {
 func makeTopology(slots []redis.ClusterSlot) topology {
 	byID := map[string]*shard{}
 	for _, r := range slots {
-		if len(r.Nodes) == 0 {
-			continue
+		if len(r.Nodes) == 0 || r.Start < 0 || r.End >= slot.Count || r.Start > r.End {
+			continue // a node that lies
 		}
 		primary := r.Nodes[0] // the first is the primary (CLUSTER SLOTS)
 		id := cmp.Or(primary.ID, primary.Addr)

@@ -12,6 +12,7 @@ import (
 	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pipe"
 	"github.com/slotgate/slotgate/store/slot"
+	"github.com/slotgate/slotgate/store/wire"
 )
 
 // CoalesceConfig says how callers of the same node share a pipeline. Zero fields mean the defaults beside them.
@@ -205,14 +206,19 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	return false, c.follow(ctx, cl)
 }
 
-// follow runs the call through redirects. A string is loaded whole before its size is known; Redis bounds it
-// (proto-max-bulk-len), and slots move rarely.
+// follow runs the call through redirects. A string is loaded whole before its size is known, up to what any app of the cluster may read
+// (package wire); slots move rarely.
 func (c *cluster) follow(ctx context.Context, cl *call) error {
 	cmd := cl.generic(ctx)
 	err := c.client.Process(ctx, cmd)
 	cl.out.reset(cl.out.budget, cl.out.arena)
+	cl.out.says = cl.row.says
 	if err == nil {
-		cl.out.takeAny(cmd.Val())
+		return cl.out.takeAny(cmd.Val())
+	}
+	if size, ok := wire.OverCap(err.Error()); ok {
+		cl.out.notKept(size)
+		return nil
 	}
 	return err
 }

@@ -225,6 +225,10 @@ type HTTP struct {
 	NoticeDisconnect bool `yaml:"notice_disconnect"`
 	// Running requests on one HTTP/2 connection. 100 bounds what a rapid reset can start.
 	MaxConcurrentStreams int `yaml:"max_concurrent_streams"`
+	// Most connections of clients at once; a further one is reset. 0: three quarters of the descriptors that the process may have (LimitNOFILE, ulimit -n), so that nodes and the admin listener always get theirs.
+	MaxConnections int `yaml:"max_connections"`
+	// Most of them of one peer (an IPv4 address or an IPv6 /64), those of trusted_proxies not counted. 0: half of max_connections, so that nobody alone takes them all. Lower it where clients come by themselves; name a balancer that all come through in trusted_proxies.
+	MaxConnectionsPerPeer int `yaml:"max_connections_per_peer"`
 	// Longest wait for a request's headers, in ms. Against clients that send a byte at a time.
 	ReadHeaderTimeoutMS int `yaml:"read_header_timeout_ms"`
 	// Longest reading of a whole request that no closer limit ends before, in ms. Thrice the body's time.

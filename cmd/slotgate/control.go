@@ -16,6 +16,7 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 	redisacl "github.com/slotgate/slotgate/store/control"
+	"github.com/slotgate/slotgate/store/wire"
 )
 
 // control is the control store as the command line uses it: opened for one command, closed at its end.
@@ -66,6 +67,9 @@ func openStorage(cfg Config, certs *certificates, log *slog.Logger) (storage acl
 // own, so that a revoked key is heard of while callers exhaust the pools of their data.
 const toolPool = 4
 
+// controlReply is the most that a reply of the control store may hold, in bytes: all keys come in one, of about 300 bytes each.
+const controlReply = 256 << 20
+
 // newToolClient makes a client of a configured cluster. It connects on first use; whoever made it closes it. With certs its TLS is
 // what they hold at each connect; nil = what the files say now.
 func newToolClient(cfg Config, name string, certs *certificates) (*redis.ClusterClient, error) {
@@ -87,12 +91,15 @@ func newToolClient(cfg Config, name string, certs *certificates) (*redis.Cluster
 
 // newClusterClient is newToolClient for a cluster that was found before.
 func newClusterClient(cfg Config, cluster store.ClusterConfig) *redis.ClusterClient {
+	dialTimeout, limit := milliseconds(cfg.Redis.DialTimeoutMS), new(wire.Limit)
+	limit.Allow(controlReply)
 	return redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: cluster.Addrs, Username: cluster.Username, Password: cluster.Password, Dialer: cluster.Dialer,
+		Addrs: cluster.Addrs, Username: cluster.Username, Password: cluster.Password,
+		Dialer:                     wire.Dialer(cluster.Dialer, dialTimeout, limit),
 		Protocol:                   2,
 		ContextTimeoutEnabled:      true,
 		MaxRedirects:               3,
-		DialTimeout:                milliseconds(cfg.Redis.DialTimeoutMS),
+		DialTimeout:                dialTimeout,
 		DialerRetries:              1,
 		ReadTimeout:                milliseconds(cfg.Redis.ReadTimeoutMS),
 		WriteTimeout:               milliseconds(cfg.Redis.WriteTimeoutMS),

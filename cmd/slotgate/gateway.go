@@ -22,20 +22,22 @@ import (
 
 // gateway is all parts of a running gateway. newGateway starts nothing that close does not end.
 type gateway struct {
-	cfg       Config
-	log       *slog.Logger
-	certs     *certificates
-	reload    *reloader
-	alerts    *alertThresholds
-	bytes     *middleware.BytesInFlight
-	directory *acl.Directory
-	issuer    *tokens.Issuer
-	verifier  *tokens.Verifier
-	store     *store.Store
-	drain     middleware.Drain
-	readiness *readiness
-	push      *falcon.Pusher
-	tracing   *tracing // nil: off
+	cfg    Config
+	log    *slog.Logger
+	certs  *certificates
+	reload *reloader
+	alerts *alertThresholds
+	bytes  *middleware.BytesInFlight
+	// connections bounds those of clients.
+	connections *connections
+	directory   *acl.Directory
+	issuer      *tokens.Issuer
+	verifier    *tokens.Verifier
+	store       *store.Store
+	drain       middleware.Drain
+	readiness   *readiness
+	push        *falcon.Pusher
+	tracing     *tracing // nil: off
 	// configured are the clusters of the configuration, which go before stored ones.
 	configured map[string]store.ClusterConfig
 	api        *http.Server
@@ -67,6 +69,7 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 	}
 	g := &gateway{cfg: cfg, log: log, certs: certs, closeControl: closeControl, bytes: middleware.NewBytesInFlight(cfg.Limits.BytesInFlight)}
 	registry := newRegistry()
+	g.connections = newConnections(cfg, registry)
 	g.alerts = newAlertThresholds(cfg.Alerts)
 	registry.MustRegister(certificateExpiry{g.certs}, g.alerts)
 	g.reload = newReloader(g, registry)
@@ -184,6 +187,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 		BytesInFlight:  g.bytes,
 		Drain:          &g.drain,
 		Tracer:         g.tracing.tracer(),
+		Reads:          handlers.Reads,
 		AccessLog:      settings.AccessLog,
 		Deadline:       settings.Deadline,
 		Live:           &g.reload.live,

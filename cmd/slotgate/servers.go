@@ -68,6 +68,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	group.Go(func() error { return g.verifier.Run(background) })
 	group.Go(func() error { return g.certs.watch(background, certificatesEvery) })
 	group.Go(func() error { g.reload.onHangup(background); return nil })
+	api = g.connections.listener(api)
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
 		api = quietListener{api}
 	}
