@@ -7,9 +7,11 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
 )
@@ -191,7 +193,8 @@ func (s *Store) closeRetired(ctx context.Context) {
 	}
 }
 
-// Routable says whether a cluster's slot map can be read and names at least one primary; nil = yes.
+// Routable says whether a cluster's slot map can be read and at least one of the primaries that it names answers; nil = yes. Replicas alone
+// have a slot map too, but serve nothing. One primary of several is enough: a failover of the others is no reason to send callers away.
 func (s *Store) Routable(ctx context.Context, name string) error {
 	c, err := s.clusters.get(name)
 	if err != nil {
@@ -203,6 +206,24 @@ func (s *Store) Routable(ctx context.Context, name string) error {
 	}
 	if len(t.shards) == 0 {
 		return NewError(CodeClusterDown, "the cluster has no primaries")
+	}
+	return anyPrimary(ctx, c.client)
+}
+
+// anyPrimary returns as soon as one primary answers.
+func anyPrimary(ctx context.Context, client *redis.ClusterClient) error {
+	ctx, enough := context.WithCancel(ctx)
+	defer enough()
+	var answered atomic.Bool
+	_ = client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
+		if node.Ping(ctx).Err() == nil {
+			answered.Store(true)
+			enough()
+		}
+		return nil // the others are asked nevertheless
+	})
+	if !answered.Load() {
+		return NewError(CodeClusterDown, "no primary of the cluster answers")
 	}
 	return nil
 }
