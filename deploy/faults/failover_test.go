@@ -12,8 +12,7 @@ func TestF05PlannedFailover(t *testing.T) {
 	c := startCluster(t)
 	in := install(t, c)
 	g := in.serve(t)
-	direct := in.redis(t)
-	storeEcho(t, direct)
+	storeEcho(t, in.redis(t))
 	before := warm(t, in, g)
 
 	n := times(5, 50)
@@ -32,7 +31,7 @@ func TestF05PlannedFailover(t *testing.T) {
 	}
 	l.stop()
 
-	v := l.compare(t, direct)
+	v := l.compare(t, in.redis(t))
 	all, blip := l.sum("*", "*", "*"), l.sum("failover", "*", "*")
 	v.mustBeExact(t)
 	if all.failures() > 0 {

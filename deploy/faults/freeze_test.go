@@ -20,8 +20,7 @@ func TestF03FreezePrimary(t *testing.T) {
 	c := startCluster(t, partial)
 	in := install(t, c)
 	g := in.serve(t)
-	direct := in.redis(t)
-	storeEcho(t, direct)
+	storeEcho(t, in.redis(t))
 	before := warm(t, in, g)
 	for i, d := range freezes {
 		primaries, err := c.Primaries(within(t))
@@ -53,7 +52,7 @@ func TestF03FreezePrimary(t *testing.T) {
 		pause(t, 500*time.Millisecond)
 		later.stop()
 
-		v, w := l.compare(t, direct), later.compare(t, direct)
+		v, w := l.compare(t, in.redis(t)), later.compare(t, in.redis(t))
 		v.mustBeHonest(t)
 		w.mustBeExact(t)
 		all := l.sum("*", "*", "*")
@@ -73,8 +72,7 @@ func TestF04FreezeOneOfThree(t *testing.T) {
 	c := startCluster(t, partial, func(o *localcluster.Options) { o.NodeTimeout = time.Minute })
 	in := install(t, c)
 	g := in.serve(t)
-	direct := in.redis(t)
-	storeEcho(t, direct)
+	storeEcho(t, in.redis(t))
 	before := warm(t, in, g)
 	of := bySlot(t, c.Nodes()[0])
 	single := []string{opAdd, opAppend, opPut, opGet}
@@ -108,7 +106,7 @@ func TestF04FreezeOneOfThree(t *testing.T) {
 	healthy.stop()
 	hit.stop()
 
-	v := healthy.compare(t, direct)
+	v := healthy.compare(t, in.redis(t))
 	v.mustBeExact(t)
 	whole, frozen, stuck := healthy.sum("whole", "*", "*"), healthy.sum("frozen", "*", "*"), hit.sum("frozen", "*", "*")
 	if frozen.failures() > 0 {

@@ -97,7 +97,8 @@ func (in *installation) run(t *testing.T, args ...string) (stdout, stderr string
 	return string(out), told.String()
 }
 
-// redis returns a client of the cluster that knows nothing of gateways, with go-redis' defaults.
+// redis returns a new client of the cluster that knows nothing of gateways, with go-redis' defaults. Read results with one that was made after
+// the fault: another may look for dead nodes for a minute.
 func (in *installation) redis(t *testing.T) *redis.ClusterClient {
 	t.Helper()
 	c := redis.NewClusterClient(&redis.ClusterOptions{Addrs: in.cluster.Addrs()})

@@ -32,7 +32,7 @@ func TestF01KillPrimary(t *testing.T) {
 	n := times(5, 100)
 	r := k.killEach(t, n)
 	k.load.stop()
-	v := k.load.compare(t, k.direct)
+	v := k.load.compare(t, k.in.redis(t))
 	v.mustBeHonest(t)
 	healthy := k.load.sum("down", "healthy", "*")
 	results.add(row{
@@ -65,7 +65,7 @@ func TestF02KillPrimaryReplicated(t *testing.T) {
 	plain.stop()
 	without := plain.sum("*", "*", opAdd)
 
-	v := k.load.compare(t, k.direct)
+	v := k.load.compare(t, k.in.redis(t))
 	v.mustBeExact(t)
 	results.add(row{
 		id: "F-02", done: fmt.Sprintf("kill -9 of a primary × %d, durability=replica", n),
@@ -82,7 +82,6 @@ type kills struct {
 	gateway *gateway
 	load    *load
 	before  size
-	direct  *redis.ClusterClient // reads the result, and is killed under like any client
 	probes  *http.Client
 }
 
@@ -91,8 +90,7 @@ func beginKills(t *testing.T, query string, ops []string) *kills {
 	k := &kills{cluster: startCluster(t, partial), probes: httpClient(t)}
 	k.in = install(t, k.cluster)
 	k.gateway = k.in.serve(t)
-	k.direct = k.in.redis(t)
-	storeEcho(t, k.direct)
+	storeEcho(t, k.in.redis(t))
 	k.before = warm(t, k.in, k.gateway)
 	k.load = k.in.load(k.gateway, 16)
 	k.load.query, k.load.ops = query, ops

@@ -76,7 +76,7 @@ type load struct {
 	ops     []string              // drawn with equal chances; nil is mixed
 	query   string                // of single-key writes: "?durability=replica"
 	only    func(key string) bool // single keys are drawn until this says yes; nil: always
-	again   bool                  // send again, elsewhere, what found no connection, as a balancer does
+	gone    func(target string)   // told of a target that takes no connections; the request is then sent again, as a balancer does
 	first   int                   // number of the first client; loads that share a ledger need different ones
 	prefix  string                // of all keys that are written; loads with ledgers of their own need different ones
 
@@ -359,6 +359,7 @@ func (c *client) mset() (failed string) {
 type answer struct {
 	method string
 	path   string
+	target string
 	status int
 	body   []byte
 	err    error
@@ -367,15 +368,16 @@ type answer struct {
 
 func (c *client) send(method, path, body string) answer {
 	a := c.sendOnce(method, path, body)
-	for tries := 1; a.unsent && c.load.again && tries < 3; tries++ {
+	for tries := 1; a.unsent && c.load.gone != nil && tries < 3; tries++ {
+		c.load.gone(a.target)
 		a = c.sendOnce(method, path, body)
 	}
 	return a
 }
 
 func (c *client) sendOnce(method, path, body string) answer {
-	a := answer{method: method, path: path}
-	req, err := http.NewRequest(method, "http://"+c.load.target()+path, bytes.NewReader([]byte(body)))
+	a := answer{method: method, path: path, target: c.load.target()}
+	req, err := http.NewRequest(method, "http://"+a.target+path, bytes.NewReader([]byte(body)))
 	if err != nil {
 		a.err = err
 		return a
