@@ -21,7 +21,6 @@ type item struct {
 	expiry []string // words behind the value
 	value  []byte   // to be encoded before it is sent; nil = none
 	slot   int
-	twin   int     // position of a later item with the same key, which stands for this one; 0 = none
 	call   *call   // nil = not made yet, or left to a pipe
 	spare  *call   // memory for call, from an earlier batch; nil = none
 	got    GetItem // what was read, decoded
@@ -44,9 +43,15 @@ func newFault(err error) *fault {
 	return &fault{classify(err), err}
 }
 
-// batch is many commands of one kind on keys anywhere in the cluster. It promises that result i belongs to item i, that
-// a shard that is down or hangs fails only its own items, and that a write is sent again only if Redis certainly did
-// not execute it.
+// job is a batch as the operation sees it: what to send, in its order, and where to put what became of it. Result i belongs to item i.
+type job struct {
+	slots []uint16                // of each item; there is at least one
+	fill  func(i int, it *item)   // sets key, value and expiry of an empty item
+	done  func(i int, from *item) // takes the answer out of it; called once for each item, for different ones at the same time
+}
+
+// batch is many commands of one kind on keys anywhere in the cluster. It promises that a shard that is down or hangs fails only its own
+// items, and that a write is sent again only if Redis certainly did not execute it. Its items are those of the whole job, or of a part.
 type batch struct {
 	store   *Store
 	cluster *cluster
@@ -56,51 +61,85 @@ type batch struct {
 	budget  *budget // of a read; nil for commands with small replies
 }
 
-// run executes all items. Failures are in the items.
+// run executes all items of the job.
 //
 // The items are grouped by the node of their slot and cut into chunks. If there is one chunk for each node, they all
 // go at once; otherwise lanes send them: goroutines that each work for one node only, so that a node that hangs holds
 // up nothing but its own lanes.
-func (b *batch) run(ctx context.Context) {
-	defer b.counted()
-	if !b.knowsTopology(ctx) {
+func (b *batch) run(ctx context.Context, j *job) {
+	if err := b.knowsTopology(ctx, int(j.slots[0])); err != nil {
+		b.end(j, sequence(len(j.slots)), err)
 		return
 	}
-	todo := make([]int, 0, len(b.items))
-	for i := range b.items {
-		if b.items[i].twin == 0 {
-			todo = append(todo, i)
-		}
-	}
-	groups := b.groupByNode(ctx, todo)
+	groups := b.groupByNode(ctx, sequence(len(j.slots)), func(i int) int { return int(j.slots[i]) }, func(i int, f *fault) {
+		b.end(j, []int{i}, b.problem(f))
+	})
 	if len(groups) == 0 {
 		return
 	}
 	if !b.store.cfg.Coalesce.Off && b.fitsOneWave(groups) {
-		b.wave(ctx, groups)
+		b.whole(ctx, j, groups)
 		return
 	}
 	lanes := max(b.store.cfg.Batch.PerRequest/len(groups), 1)
 	var g errgroup.Group
 	for _, group := range groups {
 		for _, own := range split(group, lanes, b.store.cfg.Batch.Chunk) {
-			g.Go(func() error { b.lane(ctx, own); return nil })
+			g.Go(func() error { b.lane(ctx, j, own); return nil })
 		}
 	}
 	_ = g.Wait()
 }
 
-// knowsTopology makes sure that there is a slot map, once for all items. Without one every item has failed.
-func (b *batch) knowsTopology(ctx context.Context) bool {
-	if _, err := b.cluster.wayTo(ctx, b.items[0].slot); err == nil {
-		return true
+// sequence is 0 to n-1.
+func sequence(n int) []int {
+	all := make([]int, n)
+	for i := range all {
+		all[i] = i
+	}
+	return all
+}
+
+// whole sends a small job in one piece: its items are the batch's.
+func (b *batch) whole(ctx context.Context, j *job, groups []nodeItems) {
+	b.items = newItems(len(j.slots))
+	defer b.release()
+	for _, g := range groups {
+		for _, i := range g.items {
+			b.items[i].slot = int(j.slots[i])
+			j.fill(i, &b.items[i])
+		}
+	}
+	b.wave(ctx, groups)
+	for _, g := range groups {
+		for _, i := range g.items {
+			j.done(i, &b.items[i])
+		}
+		b.counted(g.items)
+	}
+}
+
+// end gives items of the job that were never sent their answer.
+func (b *batch) end(j *job, items []int, err *Error) {
+	never := item{err: err}
+	for _, i := range items {
+		j.done(i, &never)
+		b.count(err)
+	}
+}
+
+// knowsTopology makes sure that there is a slot map, once for all items; number is the slot of one of them. Without one every item has
+// failed, and why is returned.
+func (b *batch) knowsTopology(ctx context.Context, number int) *Error {
+	if _, err := b.cluster.wayTo(ctx, number); err == nil {
+		return nil
 	}
 	err := b.cluster.try(ctx, b.row, b.store.retries(b.id, false), func() (*way, error) {
-		_, err := b.cluster.wayTo(ctx, b.items[0].slot)
+		_, err := b.cluster.wayTo(ctx, number)
 		return nil, err
 	})
 	if err == nil {
-		return true
+		return nil
 	}
 	var e *Error
 	if !errors.As(err, &e) {
@@ -109,10 +148,7 @@ func (b *batch) knowsTopology(ctx context.Context) bool {
 	if b.row.writes() {
 		e.Outcome = NotApplied // only the slot map was asked for
 	}
-	for i := range b.items {
-		b.items[i].err = e
-	}
-	return false
+	return e
 }
 
 // nodeItems are the items of one node, by index.
@@ -121,14 +157,13 @@ type nodeItems struct {
 	items []int
 }
 
-// groupByNode finds the primary of each item of todo. Items without one are settled.
-func (b *batch) groupByNode(ctx context.Context, todo []int) []nodeItems {
+// groupByNode finds the primary of each item of todo, by its slot. What has none is lost.
+func (b *batch) groupByNode(ctx context.Context, todo []int, slot func(i int) int, lost func(i int, f *fault)) []nodeItems {
 	groups := make([]nodeItems, 0, 4)
 	for _, i := range todo {
-		w, err := b.cluster.wayTo(ctx, b.items[i].slot)
+		w, err := b.cluster.wayTo(ctx, slot(i))
 		if err != nil {
-			b.items[i].fault = newFault(err)
-			b.settle(i)
+			lost(i, newFault(err))
 			continue
 		}
 		g := 0
@@ -209,29 +244,47 @@ func split(g nodeItems, lanes, chunk int) [][]nodeItems {
 }
 
 // lane sends its chunks one after the other.
-func (b *batch) lane(ctx context.Context, chunks []nodeItems) {
-	for i, c := range chunks {
-		var dead *fault
-		b.guard(c.items, func() {
-			start := time.Now()
-			var r round
-			b.begin(&r, c)
-			r.do(ctx)
-			r.collect()
-			dead = b.goOn(ctx, &r)
-			b.cluster.observe(b.row, c.way, start)
-			b.report(ctx, c.way, c.items, start)
-			b.read(c.items)
-		})
+func (b *batch) lane(ctx context.Context, j *job, chunks []nodeItems) {
+	for n, c := range chunks {
+		dead := b.chunk(ctx, j, c)
 		if dead == nil {
 			continue
 		}
 		// The node cannot be reached, which the chunks behind would find out one by one until the deadline.
-		for _, rest := range chunks[i+1:] {
-			b.settleAll(rest.items, dead)
+		for _, rest := range chunks[n+1:] {
+			b.end(j, rest.items, b.problem(dead))
 		}
 		return
 	}
+}
+
+// chunk sends one chunk and returns the fault of a node that could not be reached. Its items live no longer than that: those of a
+// lane's next chunk use their memory while it is still in the processor's cache (5,000 of them are 5 MB).
+func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
+	part := *b
+	part.items = newItems(len(c.items))
+	defer part.release()
+	own := nodeItems{c.way, sequence(len(c.items))}
+	for n, i := range c.items {
+		part.items[n].slot = int(j.slots[i])
+		j.fill(i, &part.items[n])
+	}
+	part.guard(own.items, func() {
+		start := time.Now()
+		var r round
+		part.begin(&r, own)
+		r.do(ctx)
+		r.collect()
+		dead = part.goOn(ctx, &r)
+		part.cluster.observe(part.row, c.way, start)
+		part.report(ctx, c.way, own.items, start)
+		part.read(own.items)
+	})
+	for n, i := range c.items {
+		j.done(i, &part.items[n])
+	}
+	part.counted(own.items)
+	return dead
 }
 
 // guard turns a panic of work into failed items; in a goroutine of ours it would end the process.
@@ -258,9 +311,12 @@ func (b *batch) settle(i int) {
 		it.n = it.call.out.n
 	}
 	if it.fault != nil {
-		it.err = it.fault.problem(b.row.writes(), it.fault.err)
+		it.err = b.problem(it.fault)
 	}
 }
+
+// problem is what the caller is told of an item with this fault.
+func (b *batch) problem(f *fault) *Error { return f.problem(b.row.writes(), f.err) }
 
 func (b *batch) settleAll(items []int, f *fault) {
 	for _, i := range items {
@@ -288,7 +344,8 @@ func (b *batch) release() {
 	b.items = nil
 }
 
-// keepItems is the most items whose memory is kept for another batch: about 1 MB with their calls.
+// keepItems is the most items whose memory is kept for another batch: 1 KB each with their calls. A wave has no more than a chunk for
+// each node.
 const keepItems = 1000
 
 var itemsPool = sync.Pool{New: func() any { return new([]item) }}

@@ -75,13 +75,14 @@ func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
 			return e
 		},
 		"a batch": func() error {
-			b := &batch{store: s, id: id, cluster: cl, row: rowGet, items: newItems(1), budget: newBudget(t.Context(), 1000)}
-			b.items[0].key, b.items[0].slot = slot.Sample(0), 0
-			b.run(t.Context())
-			if e := b.items[0].err; e != nil {
-				return e
-			}
-			return nil
+			b := &batch{store: s, id: id, cluster: cl, row: rowGet, budget: newBudget(t.Context(), 1000)}
+			var failed error
+			b.run(t.Context(), &job{[]uint16{0}, func(_ int, it *item) { it.key = slot.Sample(0) }, func(_ int, from *item) {
+				if from.err != nil {
+					failed = from.err
+				}
+			}})
+			return failed
 		},
 	} {
 		cl.slots[0].Store(wrong)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"strings"
@@ -81,23 +82,26 @@ func (m *metrics) forgetNode(cluster, node string) {
 }
 
 // counted adds the items of a batch, by what became of them. An item that stands for others counts for each.
-func (b *batch) counted() {
+func (b *batch) counted(items []int) {
 	ok := 0
-	for i := range b.items {
+	for _, i := range items {
 		it := &b.items[i]
-		if it.twin > 0 {
-			it = &b.items[it.twin]
-		}
-		switch {
-		case it.err != nil:
-			b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(it.err.Code)).Inc()
-		case it.got.Err != nil:
-			b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(it.got.Err.Code)).Inc()
-		default:
+		if err := cmp.Or(it.err, it.got.Err); err != nil {
+			b.count(err)
+		} else {
 			ok++
 		}
 	}
 	b.cluster.itemsOK.Add(float64(ok))
+}
+
+// count counts one item; nil = it went well.
+func (b *batch) count(err *Error) {
+	if err == nil {
+		b.cluster.itemsOK.Inc()
+		return
+	}
+	b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(err.Code)).Inc()
 }
 
 // redirectHook counts redirects, which go-redis follows without telling anybody. It changes nothing.

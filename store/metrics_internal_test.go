@@ -132,14 +132,14 @@ func benchmarked() (*cluster, *way) {
 	return c, c.way(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 }
 
-func TestAnItemThatStandsForOthersCountsForEach(t *testing.T) {
+func TestItemsAreCountedByTheirResult(t *testing.T) {
 	c, w := benchmarked()
 	defer func() { _ = c.client.Close(); _ = w.node.Close() }()
-	b := &batch{cluster: c, items: make([]item, 4)}
-	b.items[0].twin = 2 // the same key
-	b.items[2].err = NewError(CodeClusterDown, "")
-	b.items[3].got.Err = NewError(CodeResponseTooLarge, "")
-	b.counted()
+	b := &batch{cluster: c, items: make([]item, 3)}
+	b.items[1].err = NewError(CodeClusterDown, "")
+	b.items[2].got.Err = NewError(CodeResponseTooLarge, "")
+	b.counted([]int{0, 1, 2})
+	b.count(b.items[1].err) // one with the same key
 	for result, want := range map[string]float64{"cluster_down": 2, "response_too_large": 1, "ok": 1} {
 		var m dto.Metric
 		if err := c.metrics.items.WithLabelValues("default", result).Write(&m); err != nil || m.GetCounter().GetValue() != want {

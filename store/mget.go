@@ -19,20 +19,18 @@ type GetItem struct {
 // its own error; the others are not harmed. All values together are no larger than the app's response limit: a value
 // that would pass it is response_too_large. The values are of different moments. Errors: forbidden, invalid_key.
 func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]GetItem, error) {
-	b, err := s.newBatch(id, rowGet, keys)
+	b, slots, err := s.newBatch(id, rowGet, keys)
 	if err != nil {
 		return nil, err
 	}
 	b.budget = newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	b.cluster.replies.Allow(b.budget.limit)
-	b.run(ctx)
-	defer b.release()
 	answers := make([]GetItem, len(keys))
-	for i := range b.items {
-		if answers[i] = b.items[i].got; b.items[i].err != nil {
-			answers[i] = GetItem{Err: b.items[i].err}
+	b.run(ctx, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) {
+		if answers[i] = from.got; from.err != nil {
+			answers[i] = GetItem{Err: from.err}
 		}
-	}
+	}})
 	return answers, nil
 }
 
@@ -87,51 +85,34 @@ type FlagItem struct {
 // MDelete removes many keys of any type. A key named twice is removed once: the first is answered as deleted, the
 // others as not. Errors: forbidden, invalid_key.
 func (s *Store) MDelete(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
-	b, err := s.newBatch(id, rowUnlink, keys)
+	b, slots, err := s.newBatch(id, rowUnlink, keys)
 	if err != nil {
 		return nil, err
 	}
-	b.markTwins()
-	b.run(ctx)
-	defer b.release()
 	answers := make([]FlagItem, len(keys))
-	told := map[int]int{} // the item that was sent -> the first of its twins
-	for i := range b.items {
-		if t := b.items[i].twin; t > 0 {
-			if _, ok := told[t]; !ok {
-				told[t] = i
-			}
-		}
-	}
-	for i := range b.items {
-		sent := i
-		if t := b.items[i].twin; t > 0 {
-			sent = t
-		}
-		first, twins := told[sent]
-		answers[i] = b.flag(sent)
-		answers[i].Flag = answers[i].Flag && (!twins || first == i)
+	sent := sentOnce(slots, func(i int) string { return keys[i] })
+	b.run(ctx, &job{sent.slots(slots), func(n int, it *item) { it.key = keys[sent.item(n)] }, func(n int, from *item) {
+		answers[sent.item(n)] = flag(from)
+	}})
+	for i, last := range sent.others() {
+		b.count(answers[last].Err)
+		answers[i] = answers[last]
+		answers[last].Flag = false // the first was deleted, the others found nothing
 	}
 	return answers, nil
 }
 
 // flag is the answer of an item.
-func (b *batch) flag(i int) FlagItem {
-	return FlagItem{Flag: b.items[i].err == nil && b.items[i].n > 0, Err: b.items[i].err}
-}
+func flag(from *item) FlagItem { return FlagItem{Flag: from.err == nil && from.n > 0, Err: from.err} }
 
 // MExists says which of many keys exist, every duplicate too. Errors: forbidden, invalid_key.
 func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
-	b, err := s.newBatch(id, rowExists, keys)
+	b, slots, err := s.newBatch(id, rowExists, keys)
 	if err != nil {
 		return nil, err
 	}
-	b.run(ctx)
-	defer b.release()
 	answers := make([]FlagItem, len(keys))
-	for i := range answers {
-		answers[i] = b.flag(i)
-	}
+	b.run(ctx, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) { answers[i] = flag(from) }})
 	return answers, nil
 }
 
@@ -144,26 +125,32 @@ func checkKeys(id *acl.Identity, keys []string) *Error {
 	return nil
 }
 
-// newBatch checks the permission once and every key before anything is sent.
-func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, error) {
+// newBatch checks the permission once and every key before anything is sent, and finds the slots.
+func (s *Store) newBatch(id *acl.Identity, r *row, keys []string) (*batch, []uint16, error) {
 	if err := r.allow(id); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if len(keys) == 0 {
-		return nil, Invalid("/keys", "no keys; name at least one")
+		return nil, nil, Invalid("/keys", "no keys; name at least one")
 	}
 	if err := checkKeys(id, keys); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	b := &batch{store: s, id: id, row: r, items: newItems(len(keys))}
-	var stored []byte
-	for i, key := range keys {
-		stored = append(append(stored[:0], id.Prefix...), key...)
-		b.items[i].key, b.items[i].slot = key, slot.Of(stored)
-	}
+	b := &batch{store: s, id: id, row: r}
 	var err *Error
 	if b.cluster, err = s.clusters.get(id.App.Cluster); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return b, nil
+	return b, slotsOf(id, len(keys), func(i int) string { return keys[i] }), nil
+}
+
+// slotsOf are the slots of n keys of the caller's.
+func slotsOf(id *acl.Identity, n int, key func(i int) string) []uint16 {
+	slots := make([]uint16, n)
+	var stored []byte
+	for i := range slots {
+		stored = append(append(stored[:0], id.Prefix...), key(i)...)
+		slots[i] = uint16(slot.Of(stored))
+	}
+	return slots
 }

@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
-	"github.com/slotgate/slotgate/store/slot"
 )
 
 // SetItem is one key of MSet.
@@ -34,45 +34,54 @@ func (s *Store) MSet(ctx context.Context, id *acl.Identity, items []SetItem) (wr
 			return 0, err
 		}
 	}
-	b := &batch{store: s, id: id, row: rowSet, items: newItems(len(items))}
+	b := &batch{store: s, id: id, row: rowSet}
 	var bad *Error
 	if b.cluster, bad = s.clusters.get(id.App.Cluster); bad != nil {
 		return 0, bad
 	}
-	var stored []byte
-	for i := range items {
-		it := &items[i]
-		stored = append(append(stored[:0], id.Prefix...), it.Key...)
-		to := &b.items[i]
-		to.key, to.slot, to.value, to.expiry = it.Key, slot.Of(stored), notNil(it.Data), it.Expiry.words(id.App)
+	key := func(i int) string { return items[i].Key }
+	slots := slotsOf(id, len(items), key)
+	sent := sentOnce(slots, key)
+	var failed faults
+	b.run(ctx, &job{sent.slots(slots), func(n int, it *item) {
+		from := &items[sent.item(n)]
+		it.key, it.value, it.expiry = from.Key, notNil(from.Data), from.Expiry.words(id.App)
+	}, func(n int, from *item) { failed.add(sent.item(n), len(items), from.err) }})
+	for i, last := range sent.others() {
+		b.count(failed.of(last))
+		failed.add(i, len(items), failed.of(last))
 	}
-	b.markTwins()
-	b.run(ctx)
-	defer b.release()
-	return b.written()
+	if failed.first == nil {
+		return len(items), nil
+	}
+	return 0, incomplete(items, &failed)
 }
 
-// markTwins finds keys that are named again later: only the last of each is sent. Equal keys have equal slots, so most
-// batches need no more than a bit for each slot to see that there are none.
-func (b *batch) markTwins() {
-	var seen [slot.Count / 64]uint64
-	shared := false
-	for i := range b.items {
-		n := b.items[i].slot
-		shared = shared || seen[n/64]&(1<<(n%64)) != 0
-		seen[n/64] |= 1 << (n % 64)
-	}
-	if !shared {
+// faults are the errors of the items that were not written, made when there is one. The zero value has none.
+type faults struct {
+	mu    sync.Mutex
+	all   []*Error
+	first *Error
+}
+
+// add notes the error of item i of n; nil = it was written.
+func (f *faults) add(i, n int, err *Error) {
+	if err == nil {
 		return
 	}
-	last := make(map[string]int, len(b.items))
-	for i := len(b.items) - 1; i >= 0; i-- {
-		if j, ok := last[b.items[i].key]; ok {
-			b.items[i].twin = j
-		} else {
-			last[b.items[i].key] = i
-		}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.all == nil {
+		f.all, f.first = make([]*Error, n), err
 	}
+	f.all[i] = err
+}
+
+func (f *faults) of(i int) *Error {
+	if f.all == nil {
+		return nil
+	}
+	return f.all[i]
 }
 
 // notNil gives the empty value a form that differs from no value.
@@ -83,32 +92,19 @@ func notNil(data []byte) []byte {
 	return data
 }
 
-// written counts, or makes the error that lists every item.
-func (b *batch) written() (int, error) {
-	var cause *Error
-	for i := range b.items {
-		if cause = b.items[i].err; cause != nil {
-			break
-		}
-	}
-	if cause == nil {
-		return len(b.items), nil
-	}
-	outcomes := make([]ItemOutcome, len(b.items))
-	for i := range b.items {
-		it := &b.items[i]
-		if it.twin > 0 {
-			it = &b.items[it.twin]
-		}
-		outcomes[i] = ItemOutcome{Key: it.key, Outcome: Applied}
-		if it.err != nil {
-			outcomes[i].Outcome = cmp.Or(it.err.Outcome, NotApplied)
+// incomplete is the error that lists every item.
+func incomplete(items []SetItem, failed *faults) *Error {
+	outcomes := make([]ItemOutcome, len(items))
+	for i := range items {
+		outcomes[i] = ItemOutcome{Key: items[i].Key, Outcome: Applied}
+		if err := failed.of(i); err != nil {
+			outcomes[i].Outcome = cmp.Or(err.Outcome, NotApplied)
 		}
 	}
 	e := NewError(CodeBatchIncomplete, "not every item was written: sending the same mset again is safe and writes the rest")
 	e.Items, e.RetryAfter = outcomes, retryAfter
 	e.Outcome = e.together()
-	return 0, e.WithCause(cause)
+	return e.WithCause(failed.first)
 }
 
 // together is the outcome of a batch as a whole: unknown if any item is, or if some were applied and some were not.

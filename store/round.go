@@ -174,7 +174,7 @@ func (b *batch) goOn(ctx context.Context, r *round) (dead *fault) {
 			return b.unreachable(r.items)
 		}
 		b.cluster.metrics.retried(b.cluster.name, r.way)
-		for _, g := range b.groupByNode(ctx, items) {
+		for _, g := range b.regroup(ctx, items) {
 			var again round
 			b.begin(&again, g)
 			again.do(ctx)
@@ -183,6 +183,14 @@ func (b *batch) goOn(ctx context.Context, r *round) (dead *fault) {
 			b.follow(ctx, g.way, g.items)
 		}
 	}
+}
+
+// regroup groups items that are sent again; what has no node now is settled.
+func (b *batch) regroup(ctx context.Context, items []int) []nodeItems {
+	return b.groupByNode(ctx, items, func(i int) int { return b.items[i].slot }, func(i int, f *fault) {
+		b.items[i].fault = f
+		b.settle(i)
+	})
 }
 
 // repeatable keeps the items that may be tried once more after this attempt and settles the rest. last is a fault worth
