@@ -276,6 +276,28 @@ func TestAChangeIsFollowed(t *testing.T) {
 	stop()
 }
 
+// A token that was used is remembered by its key; not beyond the key's revocation.
+func TestARevokedKeyOpensNothingFromTheNextSetOn(t *testing.T) {
+	token, k := key(t, "shop", nil)
+	s := &fake{set: setOf("1", []*acl.App{app("shop", nil)}, k)}
+	d := newDirectory(t, s, newClock(), slog.New(slog.DiscardHandler))
+	revoked := *k
+	revoked.RevokedAt = &acltest.Start
+	for _, step := range []struct {
+		version string
+		key     *acl.Key
+		want    error
+	}{{"1", k, nil}, {"2", &revoked, acl.ErrUnauthenticated}} {
+		s.put(setOf(step.version, []*acl.App{app("shop", nil)}, step.key), nil)
+		if err := d.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := d.Authenticate(token); !errors.Is(err, step.want) {
+			t.Errorf("with set %s: %v, want %v", step.version, err, step.want)
+		}
+	}
+}
+
 func TestWhatDidNotChangeKeepsItsIdentity(t *testing.T) {
 	make := func(version, name string) *acl.Set { // everything new, as a file gives it
 		set := setOf(version, []*acl.App{app("shop", nil), app("other", func(a *acl.App) { a.Name = name })})

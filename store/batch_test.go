@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -64,12 +65,22 @@ func TestBatchItems(t *testing.T) {
 	s, raw, ctx := newStore(t, c), foreign(t, c), testContext(t)
 	id := newApp(t)
 	t.Run("of a key named twice the last value wins", func(t *testing.T) {
-		must[int](t)(s.MSet(ctx, id, []store.SetItem{{Key: "k", Data: []byte("1")}, {Key: "x", Data: nil}, {Key: "k", Data: []byte("2")}}))
+		must[int](t)(s.MSet(ctx, id, []store.SetItem{{Key: "x", Data: nil}, {Key: "k", Data: []byte("1")}, {Key: "k", Data: []byte("2")}}))
 		if v := must[store.Value](t)(s.Get(ctx, id, "k", store.GetOptions{})); string(v.Data) != "2" {
 			t.Errorf("%q", v.Data)
 		}
 		if v := must[store.Value](t)(s.Get(ctx, id, "x", store.GetOptions{})); len(v.Data) != 0 {
 			t.Errorf("%q", v.Data)
+		}
+	})
+	t.Run("a key named twice is deleted once", func(t *testing.T) {
+		must[int](t)(s.MSet(ctx, id, []store.SetItem{{Key: "gone"}, {Key: "goes"}}))
+		flags := []bool{}
+		for _, it := range must[[]store.FlagItem](t)(s.MDelete(ctx, id, []string{"gone", "goes", "goes", "gone", "goes"})) {
+			flags = append(flags, it.Flag)
+		}
+		if !slices.Equal(flags, []bool{true, true, false, false, false}) {
+			t.Errorf("deleted: %v", flags)
 		}
 	})
 	t.Run("each item has its own lifetime", func(t *testing.T) {

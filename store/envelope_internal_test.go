@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"testing"
 )
 
@@ -49,6 +50,20 @@ func TestDamageIsSeen(t *testing.T) {
 		if _, err := decodeValue(damaged, 1<<20); err == nil || err.Code != CodeCorruptValue {
 			t.Fatalf("the changed byte %d was not seen: %v", at, err)
 		}
+	}
+}
+
+// 19 bytes claim 4 GiB.
+func TestAClaimedLengthIsNotBelieved(t *testing.T) {
+	claim := encodeValue(bytes.Repeat([]byte("x"), 100), 1)[:envelopeHeaderSize]
+	claim = binary.AppendUvarint(claim, math.MaxUint32)
+	sealHeader(claim, codecSnappy, math.MaxUint32)
+	if n := testing.AllocsPerRun(1, func() {
+		if _, err := decodeValue(claim, 1<<20); err == nil || err.Code != CodeResponseTooLarge {
+			t.Fatalf("got %v", err)
+		}
+	}); n > 10 {
+		t.Errorf("%v allocations to refuse it", n)
 	}
 }
 

@@ -104,6 +104,7 @@ func TestListingsShowOnlyOnesOwn(t *testing.T) {
 		}
 	}
 	raw.RPush(ctx, spread.Prefix+"a list", "x")
+	raw.Set(ctx, spread.Prefix+"kx[1", "a key that the prefix k*[1 would find if it were a pattern", 0)
 	slices.Sort(want)
 	for _, id := range []*acl.Identity{other, together} {
 		for _, limit := range []int{1, 10, 1000} {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"io"
 	"testing"
 )
 
@@ -14,5 +15,27 @@ func TestAConnectionClosedForAnother(t *testing.T) {
 	}
 	if v := classify(err); v.notExecuted || !v.mayRepeat(false) {
 		t.Errorf("got %+v: a read goes again, a write is unknown", v)
+	}
+}
+
+// go-redis tells every command of a pipeline that broke the same; what was answered before counts.
+func TestAnAnswerCountsWhateverBrokeBehindIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		lines []string
+		want  error
+	}{
+		"answered":                  {[]string{":1", "\r\n"}, nil},
+		"answered as far as a line": {[]string{":1"}, io.EOF},
+		"not answered":              {nil, io.EOF},
+	} {
+		var b reply
+		for _, line := range c.lines {
+			if _, err := b.Write([]byte(line)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := b.result(io.EOF); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", name, err, c.want)
+		}
 	}
 }
