@@ -80,6 +80,9 @@ type Cluster struct {
 // ErrNoServer is returned when the server program is not installed.
 var ErrNoServer = errors.New("redis-server is not on PATH")
 
+// ErrNoTLS is returned for Options.TLS when the server program was built without it.
+var ErrNoTLS = errors.New("the server was built without TLS")
+
 // Start starts a cluster and returns when every node agrees that all slots are served and all replicas are online. ctx bounds
 // the start only; the cluster then runs until Close. It first clears away what killed programs have left behind.
 func Start(ctx context.Context, o Options) (*Cluster, error) {

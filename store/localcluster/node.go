@@ -248,6 +248,9 @@ func (n *Node) explain(log string) error {
 	if strings.Contains(text, "Address already in use") || strings.Contains(text, "Failed listening on port") {
 		return fmt.Errorf("%s: %w", n.Addr, errPortTaken)
 	}
+	if strings.Contains(text, "Failed finding TLS support") {
+		return fmt.Errorf("%s: %w", n.binary, ErrNoTLS)
+	}
 	lines := strings.Split(text, "\n")
 	return fmt.Errorf("%s ended at once; its last words: %s", n.binary, strings.Join(lines[max(0, len(lines)-5):], " | "))
 }

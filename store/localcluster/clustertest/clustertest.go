@@ -1,6 +1,6 @@
 // Package clustertest gives tests real Redis Clusters: one of their own (Run), or one shared by a package's tests (Shared).
 // A machine without redis-server fails the tests, so that none passes by testing nothing, unless SLOTGATE_TEST_ALLOW_SKIP is
-// set; then they are skipped.
+// set; then they are skipped, and so are those for which the server was built without TLS.
 package clustertest
 
 import (
@@ -18,7 +18,7 @@ import (
 	"github.com/slotgate/slotgate/store/localcluster/faultproxy"
 )
 
-// allowSkip is the variable that turns a missing redis-server from a failure into a skipped test.
+// allowSkip is the variable that turns a missing redis-server, or missing TLS in it, from a failure into a skipped test.
 const allowSkip = "SLOTGATE_TEST_ALLOW_SKIP"
 
 // startTimeout is for a busy machine; an idle one needs 2 s, the time a new primary waits before it accepts writes.
@@ -42,7 +42,7 @@ func Run(t testing.TB, o localcluster.Options) *localcluster.Cluster {
 func failOrSkip(t testing.TB, err error) {
 	t.Helper()
 	switch {
-	case errors.Is(err, localcluster.ErrNoServer) && os.Getenv(allowSkip) != "":
+	case (errors.Is(err, localcluster.ErrNoServer) || errors.Is(err, localcluster.ErrNoTLS)) && os.Getenv(allowSkip) != "":
 		t.Skipf("NOTHING IS TESTED HERE: %v (skipped because %s is set)", err, allowSkip)
 	case errors.Is(err, localcluster.ErrNoServer):
 		t.Fatalf("%v: install it (apt-get install redis-server), or set %s=1 to skip this test", err, allowSkip)
