@@ -14,7 +14,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients faults operate kubernetes tour clean
+.PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients faults mutants servers operate kubernetes tour clean
 .PHONY: contract contract-long lint-openapi breaking released
 .PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
 
@@ -28,6 +28,12 @@ build: ## build bin/slotgate (VERSION=1.2.3 to name it)
 test: needs check ## everything with the race detector, on real clusters; installs what is missing
 	go test -race ./...
 	go test -race ./store -args -coalesce-off
+
+mutants: ## seed bugs one by one, and see that a test notices each (ten minutes; deploy/mutants)
+	go run ./deploy/mutants
+
+servers: ## the tests on Redis 8.2 and Valkey 9 as well as on the installed Redis (half an hour; deploy/servers)
+	deploy/servers
 
 test-short: ## a quick look: no race detector, no long tests
 	go test -short ./...
