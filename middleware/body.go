@@ -38,18 +38,26 @@ func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 			return
 		}
 		reserve := req.ContentLength
-		if reserve < 0 { // chunked: it may become as large as is allowed
-			reserve = limit
+		if reserve < 0 { // chunked: more is reserved as it comes
+			reserve = min(chunkedReserve, limit)
 		}
 		if !inFlight.TryAcquire(reserve) {
-			refuse(c, store.NewError(store.CodeOverloaded, "the gateway holds as many bytes of requests as it may"))
+			refuse(c, overloaded())
 			return
 		}
-		defer inFlight.Release(reserve)
-		r.body = body{src: req.Body, left: limit, limit: limit, declared: req.ContentLength, r: r}
+		r.body = body{src: req.Body, left: limit, limit: limit, declared: req.ContentLength, reserved: reserve, r: r}
+		defer r.body.release(inFlight)
 		req.Body = &r.body
 		c.Next()
 	}
+}
+
+// chunkedReserve is what a body without a length reserves at first, and is doubled whenever that much has come. It holds all but large
+// ones; the whole limit for each would let 32 callers with next to nothing to say turn all others away.
+const chunkedReserve = 64 << 10
+
+func overloaded() error {
+	return store.NewError(store.CodeOverloaded, "the gateway holds as many bytes of requests as it may")
 }
 
 func (r *request) requestLimit() int64 {
@@ -70,8 +78,24 @@ type body struct {
 	left, limit int64
 	declared    int64 // -1: chunked
 	read        int64
+	reserved    int64 // of the bytes in flight
 	err         error // sticky
+	pace        *pace // nil: nobody looks at its speed
 	r           *request
+}
+
+// release gives back what was reserved.
+func (b *body) release(inFlight *BytesInFlight) { inFlight.Release(b.reserved) }
+
+// grow reserves for what of a chunked body is still to come, when as much has come as is reserved.
+func (b *body) grow() error {
+	more := min(b.reserved, b.limit-b.reserved)
+	if !b.r.answer.inFlight.TryAcquire(more) {
+		b.r.refused = true // the handler only asked for the body
+		return overloaded()
+	}
+	b.reserved += more
+	return nil
 }
 
 func (b *body) Read(p []byte) (int, error) {
@@ -92,6 +116,14 @@ func (b *body) Read(p []byte) (int, error) {
 		b.err = bodyError(err)
 	}
 	b.left -= int64(n)
+	if b.err == nil {
+		if b.declared < 0 && b.read >= b.reserved {
+			b.err = b.grow()
+		}
+		if b.pace != nil && b.read != b.declared {
+			b.pace.on(b.read)
+		}
+	}
 	if b.err == io.EOF || b.read == b.declared { //nolint:errorlint // as above; HTTP/2 tells the end one Read later
 		b.r.timing.bodyRead(b.r)
 	}

@@ -18,6 +18,9 @@ const headerDeadline = "X-Request-Deadline-Ms"
 type DeadlineConfig struct {
 	Default time.Duration // from arrival, or from the last byte of a slow body, to the answer; 0 = 1 s. The header may only lower it
 	Body    time.Duration // for the body to come in; 0 = 10 s
+	// BodyRate is the least speed of a body of 64 KiB or more, or without a length, in bytes per second from its beginning, with 2 s of
+	// grace; 0 or less = none.
+	BodyRate int64
 }
 
 const (
@@ -71,7 +74,7 @@ func Deadline(live *Live, clock Clock) gin.HandlerFunc {
 		now := r.started(clock)
 		if c.Request.Body == &r.body {
 			// net/http takes it off again at the body's end. Not every writer can (a test's recorder); the server's ReadTimeout holds anyway.
-			_ = http.NewResponseController(c.Writer).SetReadDeadline(now.Add(cfg.Body))
+			_ = http.NewResponseController(c.Writer).SetReadDeadline(now.Add(r.body.paced(c.Writer, now, cfg)))
 		}
 		t := &r.timing
 		t.clock, t.limit, t.started = clock, limit, now

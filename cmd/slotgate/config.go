@@ -235,6 +235,8 @@ type HTTP struct {
 	ReadTimeoutMS int `yaml:"read_timeout_ms"`
 	// Longest reading of the body of a request with a good key, in ms; at least twice limits.deadline_ms is taken. 8 MiB in 10 s is 840 KB/s.
 	BodyTimeoutMS int `yaml:"body_timeout_ms"`
+	// Least speed of a body of 64 KiB or more, in bytes per second from its beginning, after 2 s of grace; 0: none. It has reserved its length of limits.bytes_in_flight. 64 KiB is half of a line of 1 Mbit/s.
+	BodyMinBytesPerS int `yaml:"body_min_bytes_per_s"`
 	// Longest writing of a response, from the end of the request's headers, in ms. As reading; more than http.body_timeout_ms and limits.deadline_ms together.
 	WriteTimeoutMS int `yaml:"write_timeout_ms"`
 	// An idle connection is closed after this time, in ms. Above most load balancers' 60 s would be kinder to them: raise it there.
@@ -348,6 +350,7 @@ func defaultConfig() Config {
 			ReadHeaderTimeoutMS:  5000,
 			ReadTimeoutMS:        30_000,
 			BodyTimeoutMS:        10_000,
+			BodyMinBytesPerS:     64 << 10,
 			WriteTimeoutMS:       30_000,
 			IdleTimeoutMS:        60_000,
 			MaxHeaderBytes:       16 << 10,

@@ -61,6 +61,7 @@ var numberBounds = map[string]bounds{
 	"http.read_header_timeout_ms":   {1, oneHourMS},
 	"http.read_timeout_ms":          {1, oneHourMS},
 	"http.body_timeout_ms":          {1, oneHourMS},
+	"http.body_min_bytes_per_s":     {0, 1 << 30},
 	"http.write_timeout_ms":         {1, oneHourMS},
 	"http.idle_timeout_ms":          {1, oneHourMS},
 	"http.max_header_bytes":         {4096, 1 << 20},

@@ -212,6 +212,7 @@ func liveSettings(cfg Config) middleware.Settings {
 		AccessLog: middleware.LogConfig{SampleOneIn: cfg.Log.Sample, Slow: milliseconds(cfg.Log.SlowMS)},
 		Deadline: middleware.DeadlineConfig{
 			Default: milliseconds(cfg.Limits.DeadlineMS), Body: milliseconds(cfg.HTTP.BodyTimeoutMS),
+			BodyRate: int64(cfg.HTTP.BodyMinBytesPerS),
 		},
 	}
 }
