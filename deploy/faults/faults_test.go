@@ -18,6 +18,7 @@ import (
 
 var (
 	form     = flag.String("faults", "", "ci or long: run the scenarios in this form")
+	built    = flag.String("gateway", "", "test this program instead of building one, with a path from the root of the file system")
 	readme   = flag.Bool("readme", false, "write the table into README.md")
 	results  = &table{} // of this run; the scenarios are tests, which have no other place in common
 	longForm = func() bool { return *form == "long" }

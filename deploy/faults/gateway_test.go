@@ -25,8 +25,11 @@ import (
 // namespace is that of the app all scenarios call as.
 const namespace = "faults"
 
-// program is the gateway's, built once for all scenarios; "make clean" removes it.
+// program is the gateway's, built once for all scenarios unless -gateway names another; "make clean" removes it.
 var program = sync.OnceValues(func() (string, error) {
+	if *built != "" {
+		return filepath.Abs(*built)
+	}
 	path, err := filepath.Abs("../../bin/faults/slotgate")
 	if err != nil {
 		return "", err

@@ -175,7 +175,7 @@ func (k *kills) report(t *testing.T, id string, r recovery) {
 	t.Helper()
 	results.add(row{
 		id: id, done: "from the kill until Redis' replica takes writes, then until the first success",
-		counted: fmt.Sprintf("Redis: %v; then the gateway: **%v**; go-redis alone with its defaults: %v", r.redis, r.gateway, r.direct),
+		counted: fmt.Sprintf("Redis: %v; then the gateway: **%v**; go-redis alone with its defaults, waited for %v longer: %s", r.redis, r.gateway, directPatience, r.direct.found()),
 		target:  "gateway ≤ 0.5 s median, ≤ 1 s", verdict: met(r.gateway.within(500*time.Millisecond, time.Second)),
 	})
 	results.add(row{id: id, done: "the gateway afterwards", counted: k.gateway.flat(t, k.before), target: "as before", verdict: met(!t.Failed())})

@@ -118,7 +118,7 @@ func (d durations) String() string {
 	s := slices.Sorted(slices.Values(d))
 	word := func(d time.Duration) string {
 		if d == never {
-			return "not in the time that was waited"
+			return "never"
 		}
 		return ms(d).String()
 	}
@@ -127,6 +127,15 @@ func (d durations) String() string {
 
 // slotOf is the slot of a caller's key.
 func slotOf(key string) int { return slot.Of(namespace + ":" + key) }
+
+// found tells how many succeeded at all, and the longest of those.
+func (d durations) found() string {
+	all := slices.DeleteFunc(slices.Clone(d), func(d time.Duration) bool { return d == never })
+	if len(all) == 0 {
+		return fmt.Sprintf("0 of %d", len(d))
+	}
+	return fmt.Sprintf("%d of %d, longest %v", len(all), len(d), ms(slices.Max(all)))
+}
 
 // within says whether the median and the longest are within bounds.
 func (d durations) within(median, longest time.Duration) bool {
