@@ -100,7 +100,9 @@ func (c *cluster) reload(ctx context.Context) {
 
 // due says whether so much time has passed between two moments in unix nanoseconds. A clock that was set back makes everything due,
 // not nothing until it has caught up.
-func due(now, last int64, interval time.Duration) bool { return now-last >= int64(interval) || now < last }
+func due(now, last int64, interval time.Duration) bool {
+	return now-last >= int64(interval) || now < last
+}
 
 // observe notes how long a command took, w being the node that was asked last; nil = none is known.
 func (c *cluster) observe(r *row, w *way, start time.Time) {

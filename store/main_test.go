@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	clustertest.Main(m,
 		// Cools down for 200 ms after a reload and cannot be stopped (go-redis v9.23.0, clusterStateHolder.LazyReload).
 		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
+		// Dials a dead address once a second and looks only then whether its pool was closed (go-redis v9.23.0, ConnPool.tryDial).
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
 	)
 }
 

@@ -46,6 +46,9 @@ func loadScript(name string) script {
 // scriptReply is the array that every script returns: a status, then what belongs to it.
 type scriptReply []any
 
+// mostParts is more than any script of ours returns.
+const mostParts = 8
+
 // sound says whether it is what a script of ours returns: a status, then integers, strings and nothings.
 func (r scriptReply) sound() bool {
 	for _, v := range r {
@@ -55,7 +58,7 @@ func (r scriptReply) sound() bool {
 			return false
 		}
 	}
-	if len(r) == 0 {
+	if len(r) == 0 || len(r) > mostParts {
 		return false
 	}
 	_, ok := r[0].(int64)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,14 @@ func (c *cluster) doubtInTime(now time.Time) {
 	}
 }
 
+// errNoSlotMap is a node that says nothing when it is asked for the slot map.
+var errNoSlotMap = errors.New("redis: cluster has no nodes in its slot map")
+
 // primary is the client of the node that has a slot.
 func (c *cluster) primary(ctx context.Context, number int) (*redis.Client, error) {
-	return c.client.MasterForKey(ctx, slot.Sample(number))
+	node, err := c.client.MasterForKey(ctx, slot.Sample(number))
+	if err != nil && errors.Is(err, redis.Nil) {
+		return nil, errNoSlotMap // of a key it would mean that there is none
+	}
+	return node, err
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"sync"
@@ -54,6 +55,9 @@ func (tc *topologyCache) read(ctx context.Context, client *redis.ClusterClient) 
 		return last, nil
 	}
 	slots, err := client.ClusterSlots(ctx).Result()
+	if errors.Is(err, redis.Nil) {
+		err = errNoSlotMap
+	}
 	if err != nil {
 		return topology{}, err
 	}

@@ -27,8 +27,8 @@ const (
 	// maxDepth is of arrays in arrays: COMMAND of Redis 8 has nine levels, CLUSTER SLOTS four.
 	maxDepth = 32
 	// minElements is of all arrays of one reply together, in 16 bytes each: at least so many may come. CLUSTER SLOTS of a cluster whose
-	// neighbouring slots all belong to different nodes has 16,384 ranges of about 20 elements.
-	minElements = 1 << 20
+	// neighbouring slots all belong to different nodes has 16,384 ranges of about 20 elements, with two replicas each.
+	minElements = 1 << 19
 	// elementBytes is how many bytes of the limit give one element more: they take a quarter of it at the most.
 	elementBytes = 64
 	// maxLine is the bytes of a status, an integer or an error. Redis cuts what it quotes in an error at 128 bytes.
