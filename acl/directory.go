@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 const (
@@ -162,8 +164,10 @@ func (d *Directory) fault(ctx context.Context, err error) {
 func (d *Directory) Run(ctx context.Context) error {
 	changed := make(chan struct{}, 1)
 	var wg sync.WaitGroup
-	wg.Go(func() { d.watch(ctx, changed) })
-	wg.Go(func() { d.flushUsed(ctx) })
+	wg.Go(func() {
+		alive.Loop(ctx, d.log, "watching apps and keys", func(ctx context.Context) { d.watch(ctx, changed) })
+	})
+	wg.Go(func() { alive.Loop(ctx, d.log, "noting the use of keys", d.flushUsed) })
 	signal(changed)
 	for {
 		select {
@@ -171,7 +175,7 @@ func (d *Directory) Run(ctx context.Context) error {
 			wg.Wait()
 			return nil
 		case <-changed:
-			d.load(ctx)
+			alive.Once(d.log, "loading apps and keys", func() { d.load(ctx) })
 		}
 	}
 }

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"runtime/debug"
 
 	"github.com/gin-gonic/gin"
+
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 // Recover turns a panic below it into 500 internal and logs it with its stack; panicked (nil is fine) counts it. What net/http itself
@@ -25,7 +26,7 @@ func Recover(log *slog.Logger, panicked func()) gin.HandlerFunc {
 			if panicked != nil {
 				panicked()
 			}
-			err := fmt.Errorf("panic: %s", describePanic(v))
+			err := fmt.Errorf("panic: %s", alive.Describe(v))
 			log.Error("panic in a handler",
 				"request_id", of(c).event.RequestID, "route", c.FullPath(), "panic", err, "stack", string(debug.Stack()))
 			_ = c.Error(err) // not refuse: the handler may have asked the store
@@ -33,13 +34,4 @@ func Recover(log *slog.Logger, panicked func()) gin.HandlerFunc {
 		}()
 		c.Next()
 	}
-}
-
-// describePanic gives the text of the runtime's own errors only. Any other may have been formatted from a key or a value, which no
-// log may hold; its type and the stack find the line.
-func describePanic(v any) string {
-	if err, ok := v.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", v)
 }

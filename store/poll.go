@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store/info"
 	"github.com/slotgate/slotgate/store/metric"
 )
@@ -93,6 +95,7 @@ func (p *poller) close() {
 	for _, c := range p.polls {
 		_ = c.client.Close()
 	}
+	clear(p.polls) // after a panic it goes on
 }
 
 // poll asks all clusters. Without figures only their state is asked for, and the nodes keep the figures of before.
@@ -109,19 +112,21 @@ func (p *poller) poll(ctx context.Context, figures bool) {
 			p.polls[name] = c
 		}
 		g.Go(func() error {
-			v := c.state(ctx)
-			if figures && v.known {
-				v.nodes = c.figures(ctx)
-				p.report(name, c, v.nodes)
-			}
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if !figures || !v.known {
-				v.nodes = p.seen[name].nodes
-			}
-			if ctx.Err() == nil {
-				p.seen[name] = v
-			}
+			alive.Once(p.store.log, "polling a cluster", func() {
+				v := c.state(ctx)
+				if figures && v.known {
+					v.nodes = c.figures(ctx)
+					p.report(name, c, v.nodes)
+				}
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				if !figures || !v.known {
+					v.nodes = p.seen[name].nodes
+				}
+				if ctx.Err() == nil {
+					p.seen[name] = v
+				}
+			})
 			return nil
 		})
 	}
@@ -297,7 +302,7 @@ func eachNode(ctx context.Context, walk func(context.Context, func(context.Conte
 	return walk(read, func(_ context.Context, node *redis.Client) error {
 		ctx, cancel := context.WithTimeout(ctx, nodeTimeout) // the time for the slot map is not the node's
 		defer cancel()
-		f(ctx, node)
+		alive.Once(slog.Default(), "asking a node", func() { f(ctx, node) }) // a goroutine of the driver
 		return nil
 	})
 }

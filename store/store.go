@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 // Config is what a Store needs to know. Zero fields of Redis, Retries and Batch mean the defaults beside them.
@@ -111,7 +112,7 @@ func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, 
 		background = append(background, p.run)
 	}
 	for _, work := range background {
-		s.done.Go(func() { work(ctx) })
+		s.done.Go(func() { alive.Loop(ctx, s.log, "store", work) })
 	}
 	return s, nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 // VerifierConfig is what a Verifier needs.
@@ -79,7 +80,9 @@ func NewVerifier(cfg VerifierConfig) (*Verifier, error) {
 func (v *Verifier) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, o := range v.outside {
-		wg.Go(func() { o.run(ctx, v.beat) })
+		wg.Go(func() {
+			alive.Loop(ctx, o.log, "reading the keys of an issuer", func(ctx context.Context) { o.run(ctx, v.beat) })
+		})
 	}
 	<-ctx.Done()
 	wg.Wait()

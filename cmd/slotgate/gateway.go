@@ -91,7 +91,7 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 		return nil, errors.Join(err, g.close())
 	}
 	g.directory.OnClusters(g.followClusters)
-	g.readiness = newReadiness(g.directory, g.store, &g.drain)
+	g.readiness = newReadiness(g.directory, g.store, &g.drain, g.log)
 	g.api = g.newAPIServer(registry)
 	g.admin = g.newAdminServer(registry)
 	return g, nil

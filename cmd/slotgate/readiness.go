@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/store"
 )
@@ -29,6 +31,7 @@ type readiness struct {
 	drain     *middleware.Drain
 	clusters  func() []string // those there are at the moment
 	routable  func(ctx context.Context, name string) error
+	log       *slog.Logger
 
 	mu     sync.Mutex // held while clusters are asked, so that callers share the answer
 	asked  map[string]time.Time
@@ -36,9 +39,9 @@ type readiness struct {
 	good   string // the cluster found good last
 }
 
-func newReadiness(d *acl.Directory, s *store.Store, drain *middleware.Drain) *readiness {
+func newReadiness(d *acl.Directory, s *store.Store, drain *middleware.Drain, log *slog.Logger) *readiness {
 	return &readiness{
-		directory: d, drain: drain, routable: s.Routable,
+		directory: d, drain: drain, routable: s.Routable, log: log,
 		clusters: s.Clusters,
 		asked:    map[string]time.Time{}, states: map[string]error{},
 	}
@@ -133,6 +136,8 @@ func (r *readiness) checkClusters(ctx context.Context, all bool) (checks []check
 	return checks, r.good != ""
 }
 
+var errPanicked = errors.New("the gateway failed in a way it did not foresee, see its log")
+
 // ask brings the states of clusters up to date, all at the same time. A caller that goes away does not spoil the answer
 // for the others.
 func (r *readiness) ask(ctx context.Context, names ...string) {
@@ -147,7 +152,8 @@ func (r *readiness) ask(ctx context.Context, names ...string) {
 		}
 		r.asked[name] = now
 		wg.Go(func() {
-			err := r.routable(ctx, name)
+			err := errPanicked
+			alive.Once(r.log, "looking whether a cluster serves", func() { err = r.routable(ctx, name) })
 			mu.Lock()
 			defer mu.Unlock()
 			r.states[name] = err

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 func (g *gateway) newAPIServer(registry prometheus.Registerer) *http.Server {
@@ -61,13 +63,19 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	group, failed := errgroup.WithContext(background)
-	group.Go(func() error { return g.directory.Run(background) })
-	if g.cfg.Push.URL != "" {
-		group.Go(func() error { return g.push.Run(background) })
+	beside := func(what string, work func(context.Context) error) {
+		group.Go(func() (err error) {
+			alive.Loop(background, g.log, what, func(ctx context.Context) { err = work(ctx) })
+			return err
+		})
 	}
-	group.Go(func() error { return g.verifier.Run(background) })
-	group.Go(func() error { return g.certs.watch(background, certificatesEvery) })
-	group.Go(func() error { g.reload.onHangup(background); return nil })
+	beside("apps and keys", g.directory.Run)
+	if g.cfg.Push.URL != "" {
+		beside("pushing figures", g.push.Run)
+	}
+	beside("tokens of others", g.verifier.Run)
+	beside("watching certificates", func(ctx context.Context) error { return g.certs.watch(ctx, certificatesEvery) })
+	beside("waiting for a hangup", func(ctx context.Context) error { g.reload.onHangup(ctx); return nil })
 	api = g.connections.listener(api)
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
 		api = quietListener{api}

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl/alive"
 )
 
 const (
@@ -25,9 +27,11 @@ const (
 // message matters for longer.
 func (r *Redis) Watch(ctx context.Context, changed func()) error {
 	heard := make(chan bool, 1) // true for a message, false for a subscription that may have missed some
+	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { r.listen(ctx, heard) })
+	wg.Go(func() { alive.Loop(ctx, r.log, "listening to the control store", func(ctx context.Context) { r.listen(ctx, heard) }) })
 	defer wg.Wait()
+	defer cancel()
 	tick := time.NewTicker(r.poll)
 	defer tick.Stop()
 	seen := ""
@@ -92,7 +96,7 @@ func (r *Redis) listenOnce(ctx context.Context, heard chan bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() { // a read ends early only by closing what it reads from
 		<-ctx.Done()
-		sub.Close()
+		alive.Once(r.log, "ending a subscription", func() { sub.Close() })
 	})
 	defer wg.Wait()
 	defer cancel()
