@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -118,11 +119,15 @@ func (c *Cluster) form(ctx context.Context) error {
 		if err := n.Client().Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return fmt.Errorf("numbering %s: %w", n.Addr, err)
 		}
-		for _, other := range c.nodes[:i] {
-			err := n.Client().Do(ctx, "CLUSTER", "MEET", loopback, other.ports[0], other.ports[1]).Err()
-			if err != nil {
-				return fmt.Errorf("introducing %s to %s: %w", other.Addr, n.Addr, err)
-			}
+	}
+	for i, n := range c.nodes {
+		if err := n.introduce(ctx, c.nodes[:i]); err != nil {
+			return err
+		}
+	}
+	for i, n := range c.nodes {
+		if err := n.acquaint(ctx, c.nodes[:i]); err != nil {
+			return err
 		}
 	}
 	for i, n := range c.nodes[primaries:] {
@@ -131,6 +136,37 @@ func (c *Cluster) form(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+func (n *Node) introduce(ctx context.Context, others []*Node) error {
+	for _, other := range others {
+		err := n.Client().Do(ctx, "CLUSTER", "MEET", loopback, other.ports[0], other.ports[1]).Err()
+		if err != nil {
+			return fmt.Errorf("introducing %s to %s: %w", other.Addr, n.Addr, err)
+		}
+	}
+	return nil
+}
+
+// acquaint waits until the node knows others. A node that does not shake hands within the node timeout, as on a busy machine, is forgotten
+// and has to be introduced again; while hands are being shaken that does nothing.
+func (n *Node) acquaint(ctx context.Context, others []*Node) error {
+	for {
+		known, err := n.view(ctx)
+		if err != nil {
+			return err
+		}
+		strangers := slices.DeleteFunc(slices.Clone(others), func(other *Node) bool { _, ok := known[other.ID]; return ok })
+		if len(strangers) == 0 {
+			return nil
+		}
+		if err := n.introduce(ctx, strangers); err != nil {
+			return err
+		}
+		if !wait(ctx) {
+			return fmt.Errorf("introducing %s to %s: %w", strangers[0].Addr, n.Addr, ctx.Err())
+		}
+	}
 }
 
 // replicate repeats the command until the node has come to know its primary.
