@@ -47,6 +47,7 @@ const (
 	CodeDraining             Code = "draining"
 	CodeBatchIncomplete      Code = "batch_incomplete"
 	CodeBackendTimeout       Code = "backend_timeout"
+	CodeAppliedNotReplicated Code = "applied_not_replicated"
 	CodeOutOfMemory          Code = "out_of_memory"
 )
 
@@ -141,6 +142,8 @@ var codeTable = []codeRow{
 		"Not every item was written. `items` gives the outcome of each; sending the same batch again is the remedy. The status is 504 when the outcome of an item is unknown."},
 	{CodeBackendTimeout, http.StatusGatewayTimeout, true, "Backend timeout",
 		"Redis did not answer within the request's deadline. On a write `outcome` says whether it can have been applied."},
+	{CodeAppliedNotReplicated, http.StatusGatewayTimeout, false, "Applied, not replicated",
+		"The primary has executed the write, but not as many replicas (or disks) as `durability` asks for confirmed it in time. It stands, unless the primary fails before it has passed it on. Do not repeat it unseen."},
 	{CodeOutOfMemory, http.StatusInsufficientStorage, false, "Out of memory",
 		"The shard of this key has reached its memory limit and refuses writes. Nothing was changed."},
 }

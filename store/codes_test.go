@@ -19,7 +19,7 @@ var shipped = map[string]int{
 	"ttl_too_long": 422, "response_too_large": 422, "value_not_utf8": 422, "cross_slot": 422, "quota_exceeded": 429,
 	"too_many_failures": 429, "internal": 500, "unsupported_by_cluster": 501, "backend_error": 502, "corrupt_value": 502,
 	"cluster_down": 503, "backend_saturated": 503, "overloaded": 503, "draining": 503, "batch_incomplete": 503,
-	"backend_timeout": 504, "out_of_memory": 507,
+	"backend_timeout": 504, "applied_not_replicated": 504, "out_of_memory": 507,
 }
 
 func TestCodesAreUniqueAndNeverReused(t *testing.T) {

@@ -1,5 +1,7 @@
 package store
 
+import "slices"
+
 // Delivery says how surely a write of one key must be done. The zero value is a write that the primary has executed, once.
 type Delivery struct {
 	Durability  Durability
@@ -15,8 +17,20 @@ type Durability uint8
 const (
 	Async   Durability = iota // the primary has executed it; Redis copies it to its replicas afterwards
 	Replica                   // the configured number of replicas has it too
-	Fsync                     // and it is on the primary's disk
+	Fsync                     // and it is on their disks and the primary's
 )
+
+// durabilityNames are the words of the API.
+var durabilityNames = [...]string{Async: "async", Replica: "replica", Fsync: "fsync"}
+
+// ParseDurability finds the durability of a name: async, replica or fsync.
+func ParseDurability(name string) (d Durability, ok bool) {
+	i := slices.Index(durabilityNames[:], name)
+	return Durability(max(i, 0)), i >= 0
+}
+
+// String is the name.
+func (d Durability) String() string { return durabilityNames[d] }
 
 // Idempotency makes the repetition of a write return the first answer instead of writing again. The zero value is none.
 type Idempotency struct {
@@ -30,4 +44,8 @@ type Idempotency struct {
 type Receipt struct {
 	// Replayed says that the write was done by an earlier request with the same Idempotency.Key, whose result this is.
 	Replayed bool
+	// Reached is the durability that was waited for and reached, and Copies the replicas that have the write, on disk with Fsync. Async:
+	// nobody waited, because nobody asked, or because nothing had to be written.
+	Reached Durability
+	Copies  int
 }

@@ -16,9 +16,12 @@ type answer struct {
 }
 
 // do runs a command of the caller whose reply is small: a status, an integer or nothing. words follow its name.
-func (s *Store) do(ctx context.Context, id *acl.Identity, _ Delivery, r *row, words ...string) (answer, error) {
+func (s *Store) do(ctx context.Context, id *acl.Identity, d Delivery, r *row, words ...string) (answer, error) {
 	if err := r.allow(id); err != nil {
 		return answer{}, err
+	}
+	if d.Durability != Async {
+		return s.doDurably(ctx, id, d, r, words)
 	}
 	cl, err := s.send(ctx, id, r, nil, words...)
 	if cl == nil {

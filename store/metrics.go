@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"net"
 	"strings"
 
@@ -21,6 +22,8 @@ type metrics struct {
 	retries   *prometheus.CounterVec // cluster, node
 	redirects *prometheus.CounterVec // cluster, node, kind = moved | ask
 	items     *prometheus.CounterVec // cluster, result = ok | the error code
+	durable   *prometheus.CounterVec // cluster, durability, result = ok | the error code
+	waits     metric.HistogramVec    // cluster, durability
 }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
@@ -31,9 +34,11 @@ func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 		retries:   metric.RedisRetries.NewCounterVec(),
 		redirects: metric.RedisRedirects.NewCounterVec(),
 		items:     metric.BatchItems.NewCounterVec(),
+		durable:   metric.DurableWrites.NewCounterVec(),
+		waits:     metric.DurableDuration.NewDurations(),
 	}
 	if registry != nil {
-		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, poolCollector{s})
+		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, poolCollector{s})
 	}
 	return m
 }
@@ -102,6 +107,17 @@ func (b *batch) count(err *Error) {
 		return
 	}
 	b.cluster.metrics.items.WithLabelValues(b.cluster.name, string(err.Code)).Inc()
+}
+
+// durably counts a durable write that ended with err. One that a condition refused is none.
+func (m *metrics) durably(cluster string, level Durability, err error) {
+	result := "ok"
+	if e, ok := errors.AsType[*Error](err); ok {
+		result = string(e.Code)
+	} else if err != nil {
+		return
+	}
+	m.durable.WithLabelValues(cluster, level.String(), result).Inc()
 }
 
 // redirectHook counts redirects, which go-redis follows without telling anybody. It changes nothing.

@@ -43,6 +43,13 @@ func (n *nodes) label(addr string) string {
 	return metric.Other
 }
 
+// client is that of the node at an address; nil = none is known.
+func (n *nodes) client(addr string) *redis.Client {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.byAddr[addr].client
+}
+
 // keep forgets all nodes but those of these clients, and returns the labels that nobody has any more.
 func (n *nodes) keep(alive map[*redis.Client]bool) (gone []string) {
 	n.mu.Lock()

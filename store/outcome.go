@@ -29,8 +29,10 @@ type verdict struct {
 	unreachable bool
 	// noEffect: Redis ran the command and refused it, changing nothing. The answer is final.
 	noEffect bool
-	detail   string
-	prefix   string // of Redis' error
+	// applied: Redis certainly ran the command.
+	applied bool
+	detail  string
+	prefix  string // of Redis' error
 }
 
 // replyRule is the row for one prefix of a Redis error reply.
@@ -72,6 +74,9 @@ var replyRules = []replyRule{
 
 // classify says what err means. err must not be nil or redis.Nil.
 func classify(err error) verdict {
+	if own, ok := errors.AsType[*refusal](err); ok {
+		return own.verdict
+	}
 	var reply redis.Error
 	if errors.As(err, &reply) {
 		return classifyReply(reply.Error())
@@ -151,6 +156,8 @@ func (v verdict) problem(write bool, cause error) *Error {
 		e.Outcome = Unknown
 		if v.notExecuted || v.noEffect {
 			e.Outcome = NotApplied
+		} else if v.applied {
+			e.Outcome = Applied
 		}
 	}
 	return e

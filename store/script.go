@@ -107,7 +107,7 @@ func (s *Store) run(ctx context.Context, id *acl.Identity, d Delivery, r *row, s
 }
 
 // runStep is run without the permission, for a step of an operation that was allowed as a whole.
-func (s *Store) runStep(ctx context.Context, id *acl.Identity, _ Delivery, r *row, sc script, key string, argv ...any) (scriptReply, error) {
+func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *row, sc script, key string, argv ...any) (scriptReply, error) {
 	stored, err := storedKey(id, key)
 	if err != nil {
 		return nil, err
@@ -118,6 +118,11 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, _ Delivery, r *ro
 	}
 	args := append(make([]any, 0, len(argv)+4), "EVALSHA", sc.sha, "1", stored)
 	args = append(args, argv...)
+	if d.Durability != Async {
+		v, err := s.durably(ctx, id, durableWrite{level: d.Durability, row: r, stored: stored, args: args, script: &sc, wrote: scriptWrote(r)}, d.Receipt)
+		reply, _ := v.([]any)
+		return reply, err
+	}
 	c.replies.Allow(decodeLimit(id))
 	var reply scriptReply
 	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {

@@ -19,11 +19,12 @@ import (
 
 // Config is what a Store needs to know. Zero fields of Redis, Retries and Batch mean the defaults beside them.
 type Config struct {
-	Clusters map[string]ClusterConfig // by the name that apps carry
-	Redis    RedisConfig
-	Retries  Retries
-	Batch    BatchConfig
-	Coalesce CoalesceConfig
+	Clusters   map[string]ClusterConfig // by the name that apps carry
+	Redis      RedisConfig
+	Retries    Retries
+	Batch      BatchConfig
+	Coalesce   CoalesceConfig
+	Durability DurabilityConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
 	// OtherCursorKeys are accepted too, while the secret is changed.
@@ -69,6 +70,8 @@ func (c Config) withDefaults() Config {
 	def(&c.Batch.Chunk, 100)
 	def(&c.Batch.PerRequest, 4)
 	def(&c.Batch.PerNode, 8)
+	def(&c.Durability.ReplicaWait, 200*time.Millisecond)
+	def(&c.Durability.FsyncWait, 1500*time.Millisecond)
 	def(&c.IdleClose, 10*time.Minute)
 	return c
 }

@@ -41,6 +41,7 @@ type way struct {
 	left   atomic.Bool   // the node is no primary any more: its pipe is not swept
 	label  string        // the node's, in metrics
 	took   *metric.Histogram
+	lanes  [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
 }
 
 // way returns the way to a node of the cluster.
@@ -106,9 +107,11 @@ func (w *way) do(ctx context.Context, e *pipe.Entry, share bool) error {
 func (c *cluster) sweep(now time.Time) {
 	c.doubtInTime(now)
 	c.ways.Range(func(_, v any) bool {
-		if w := v.(*way); w.pipe != nil {
+		w := v.(*way)
+		if w.pipe != nil {
 			w.pipe.Sweep(now)
 		}
+		w.sweepLanes(now)
 		return true
 	})
 }
@@ -127,7 +130,7 @@ func (c *cluster) forgetNodes(ctx context.Context) {
 	}
 	c.ways.Range(func(node, v any) bool {
 		w := v.(*way)
-		if !primaries[w.node] && (w.pipe == nil || w.pipe.Idle()) {
+		if !primaries[w.node] && (w.pipe == nil || w.pipe.Idle()) && w.lanesIdle() {
 			w.left.Store(true)
 			c.ways.Delete(node)
 		}

@@ -53,6 +53,8 @@ var (
 	RedisPoolConns    = define("slotgate_redis_pool_connections", Gauge, "Connections to a node, those for single commands and those for pipelines together.", "cluster", "node", "state")
 	RedisPoolTimeouts = define("slotgate_redis_pool_timeouts_total", Counter, "Waits for a connection that were given up.", "cluster", "node")
 	RedisPoolWait     = define("slotgate_redis_pool_wait_seconds_total", Counter, "Time spent waiting for a free connection.", "cluster", "node")
+	DurableWrites     = define("slotgate_redis_durable_writes_total", Counter, "Writes with durability replica or fsync: ok, or the code of what became of them; applied_not_replicated are those whose copies were not confirmed in time.", "cluster", "durability", "result")
+	DurableDuration   = define("slotgate_redis_durable_seconds", Histo, "Time of a group of durable writes to a node, until their copies were confirmed or given up.", "cluster", "durability")
 	BatchItems        = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
 )
 
