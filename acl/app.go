@@ -31,6 +31,16 @@ const (
 	NoCompression Compression = "off"
 )
 
+// Durability names how safe a write of one key must be before it is answered.
+type Durability string
+
+// The durabilities. The empty value means Async.
+const (
+	Async   Durability = "async"   // the primary has it
+	Replica Durability = "replica" // its replicas have it too
+	Fsync   Durability = "fsync"   // and it is on the disks of all of them
+)
+
 // DefaultCluster is the cluster of an app that names none.
 const DefaultCluster = "default"
 
@@ -50,6 +60,9 @@ type App struct {
 	Compression Compression `json:"compression,omitempty" yaml:"compression,omitempty"`
 	// CompressMinBytes is the size a value must have to be compressed; 0 takes the gateway's.
 	CompressMinBytes int `json:"compress_min_bytes,omitempty" yaml:"compress_min_bytes,omitempty"`
+
+	// Durability is that of writes which do not say another. Batches know Async only, and must say so if this is another.
+	Durability Durability `json:"durability,omitempty" yaml:"durability,omitempty"`
 
 	// DefaultTTLMS applies to keys created without a TTL, MaxTTLMS to every way of setting one; 0 is none.
 	DefaultTTLMS int64 `json:"default_ttl_ms,omitempty" yaml:"default_ttl_ms,omitempty"`

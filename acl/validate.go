@@ -74,6 +74,7 @@ func (a *App) Validate() error {
 	validatePermissions(&f, a.Permissions)
 	validateLimits(&f, a.Limits)
 	a.validateCompression(&f)
+	a.validateDurability(&f)
 	a.validateTTLs(&f)
 	a.Sizes.validate(&f)
 	a.Retries.validate(&f)
@@ -104,6 +105,14 @@ func (a *App) validateCompression(f *faults) {
 	}
 	if a.CompressMinBytes < 0 || a.CompressMinBytes > maxStringBytes {
 		f.add("compress_min_bytes", "%d must be 1 to %d, or 0 for the gateway's", a.CompressMinBytes, maxStringBytes)
+	}
+}
+
+func (a *App) validateDurability(f *faults) {
+	switch a.Durability {
+	case "", Async, Replica, Fsync:
+	default:
+		f.add("durability", "%q must be async, replica or fsync", a.Durability)
 	}
 }
 

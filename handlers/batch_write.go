@@ -10,6 +10,7 @@ import (
 // mset is POST /v1/mset: everything is written, or the error says what became of each item.
 func (a *API) mset(r request) error {
 	r.unconditional()
+	r.async()
 	set := body(a, &r, parseMSet)
 	if r.bad != nil {
 		return r.bad
@@ -39,6 +40,7 @@ func asSent(err error, enc keyEncoding) error {
 // mdelete is POST /v1/mdelete.
 func (a *API) mdelete(r request) error {
 	r.unconditional()
+	r.async()
 	del := body(a, &r, parseKeys)
 	if r.bad != nil {
 		return r.bad

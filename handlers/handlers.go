@@ -77,33 +77,33 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	}
 
 	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
-	v1.PUT("/strings/:key", a.keyed(a.putString))
-	v1.DELETE("/strings/:key", a.keyed(a.deleteString, "return", "encoding"))
-	v1.POST("/strings/:key/append", a.keyed(a.appendString))
+	v1.PUT("/strings/:key", a.keyed(a.putString, "durability"))
+	v1.DELETE("/strings/:key", a.keyed(a.deleteString, "return", "encoding", "durability"))
+	v1.POST("/strings/:key/append", a.keyed(a.appendString, "durability"))
 	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding"))
-	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange))
+	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange, "durability"))
 
 	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at"))
 	v1.HEAD("/bytes/:key", a.keyed(a.headBytes))
-	v1.PUT("/bytes/:key", a.keyed(a.putBytes, "ttl_ms", "expires_at", "keep_ttl"))
-	v1.DELETE("/bytes/:key", a.keyed(a.deleteBytes))
-	v1.POST("/bytes/:key/append", a.keyed(a.appendBytes, "ttl_ms", "expires_at"))
-	v1.PUT("/bytes/:key/range", a.keyed(a.putBytesRange, "offset"))
+	v1.PUT("/bytes/:key", a.keyed(a.putBytes, "ttl_ms", "expires_at", "keep_ttl", "durability"))
+	v1.DELETE("/bytes/:key", a.keyed(a.deleteBytes, "durability"))
+	v1.POST("/bytes/:key/append", a.keyed(a.appendBytes, "ttl_ms", "expires_at", "durability"))
+	v1.PUT("/bytes/:key/range", a.keyed(a.putBytesRange, "offset", "durability"))
 
 	v1.GET("/counters/:key", a.keyed(a.getCounter, "int64"))
-	v1.PUT("/counters/:key", a.keyed(a.putCounter, "int64"))
-	v1.POST("/counters/:key/add", a.keyed(a.addCounter, "int64"))
+	v1.PUT("/counters/:key", a.keyed(a.putCounter, "int64", "durability"))
+	v1.POST("/counters/:key/add", a.keyed(a.addCounter, "int64", "durability"))
 
 	v1.GET("/keys", a.plain(a.listKeys, "prefix", "type", "limit", "cursor", "key_encoding"))
 	v1.HEAD("/keys/:key", a.keyed(a.headKey))
 	v1.GET("/keys/:key", a.keyed(a.getKey, "include"))
-	v1.DELETE("/keys/:key", a.keyed(a.deleteKey))
-	v1.PUT("/keys/:key/ttl", a.keyed(a.putKeyTTL))
-	v1.DELETE("/keys/:key/ttl", a.keyed(a.deleteKeyTTL))
+	v1.DELETE("/keys/:key", a.keyed(a.deleteKey, "durability"))
+	v1.PUT("/keys/:key/ttl", a.keyed(a.putKeyTTL, "durability"))
+	v1.DELETE("/keys/:key/ttl", a.keyed(a.deleteKeyTTL, "durability"))
 
 	v1.POST("/mget", a.plain(a.mget))
-	v1.POST("/mset", a.plain(a.mset))
-	v1.POST("/mdelete", a.plain(a.mdelete))
+	v1.POST("/mset", a.plain(a.mset, "durability"))
+	v1.POST("/mdelete", a.plain(a.mdelete, "durability"))
 	v1.POST("/mexists", a.plain(a.mexists))
 }
 
@@ -124,8 +124,10 @@ type request struct {
 	query       query
 	key         string // of the path, decoded
 	keyEncoding keyEncoding
-	bad         error   // the first fault of what was read; see inputs.go
-	fields      *fields // of the answer
+	durability  store.Durability
+	receipt     *store.Receipt // of a write that more is asked of than that it is done
+	bad         error          // the first fault of what was read; see inputs.go
+	fields      *fields        // of the answer
 }
 
 // operation is what a handler is here: it answers, or returns an error having written nothing.
@@ -166,6 +168,9 @@ func newRequest(c *gin.Context, known []string) (request, error) {
 	if r.query, err = parseQuery(c.Request.URL.RawQuery, known); err != nil {
 		return r, err
 	}
+	if r.durability, err = r.query.durability(r.id.App); err != nil {
+		return r, err
+	}
 	r.keyEncoding, err = r.query.keyEncoding()
 	return r, err
 }
@@ -180,6 +185,7 @@ func report(c *gin.Context, err error) {
 
 // done answers without a body.
 func (r *request) done(status int) error {
+	r.reached()
 	r.Status(status)
 	r.Writer.WriteHeaderNow()
 	return nil
@@ -190,6 +196,7 @@ func (r *request) reply() *reply { return newReply(r.Writer) }
 
 // answer sends the reply and gives its buffer back. What the reply was made of is not referred to any more.
 func (r *request) answer(j *reply) error {
+	r.reached()
 	r.finish(j)
 	j.release()
 	return nil

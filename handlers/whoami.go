@@ -11,13 +11,14 @@ import (
 // whoamiAnswer is what a key's holder may know of it. It is listed member by member, so that nothing new in acl, such as the hash of
 // a key, gets out by itself.
 type whoamiAnswer struct {
-	App         whoamiApp   `json:"app"`
-	Key         whoamiKey   `json:"key"`
-	Token       *whoamiJWT  `json:"token,omitempty"` // nil: the key itself was sent
-	Permissions []string    `json:"permissions"`
-	Limits      []acl.Limit `json:"limits"`
-	Sizes       whoamiSizes `json:"sizes"`
-	TTL         whoamiTTL   `json:"ttl"`
+	App         whoamiApp      `json:"app"`
+	Key         whoamiKey      `json:"key"`
+	Token       *whoamiJWT     `json:"token,omitempty"` // nil: the key itself was sent
+	Permissions []string       `json:"permissions"`
+	Limits      []acl.Limit    `json:"limits"`
+	Sizes       whoamiSizes    `json:"sizes"`
+	TTL         whoamiTTL      `json:"ttl"`
+	Durability  acl.Durability `json:"durability,omitzero"`
 }
 
 type whoamiApp struct {
@@ -74,6 +75,7 @@ func (a *API) describe(id *acl.Identity) whoamiAnswer {
 		Limits:      append([]acl.Limit{}, app.Limits...), // [] and not null
 		Sizes:       whoamiSizes(id.Sizes),
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
+		Durability:  app.Durability,
 	}
 	if id.JWT != nil {
 		answer.Token = &whoamiJWT{Issuer: id.JWT.Issuer, ExpiresAt: id.JWT.ExpiresAt}

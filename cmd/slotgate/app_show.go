@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,6 +82,7 @@ func appRows(a *acl.App) [][]string {
 		{"permissions", showList(a.Permissions)},
 		{"limits", showLimits(a.Limits)},
 		{"compression", strings.TrimSuffix(string(a.Compression)+" from "+showBytes(int64(a.CompressMinBytes)), " from -")},
+		{"durability", string(cmp.Or(a.Durability, acl.Async))},
 		{"default ttl", showTTL(a.DefaultTTLMS)},
 		{"max ttl", showTTL(a.MaxTTLMS)},
 		{"key max", showBytes(a.Sizes.KeyMaxBytes)},

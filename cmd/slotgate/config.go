@@ -22,23 +22,24 @@ type Config struct {
 	// Values of this size or more are tried with Snappy, in bytes; 0 compresses nothing. Below 512 the envelope and the CPU cost more than the bytes saved. An app may set its own.
 	CompressMinBytes int `yaml:"compress_min_bytes"`
 
-	TLS      TLS                `yaml:"tls"`
-	AdminTLS AdminTLS           `yaml:"admin_tls"`
-	Clusters map[string]Cluster `yaml:"clusters"`
-	Control  Control            `yaml:"control"`
-	Limits   Limits             `yaml:"limits"`
-	Redis    Redis              `yaml:"redis"`
-	Batch    Batch              `yaml:"batch"`
-	Coalesce Coalesce           `yaml:"coalesce"`
-	Retries  Retries            `yaml:"retries"`
-	Auth     Auth               `yaml:"auth"`
-	JWT      JWT                `yaml:"jwt"`
-	Log      Log                `yaml:"log"`
-	HTTP     HTTP               `yaml:"http"`
-	Metrics  Metrics            `yaml:"metrics"`
-	Push     Push               `yaml:"push"`
-	Runtime  Runtime            `yaml:"runtime"`
-	Alerts   Alerts             `yaml:"alerts"`
+	TLS        TLS                `yaml:"tls"`
+	AdminTLS   AdminTLS           `yaml:"admin_tls"`
+	Clusters   map[string]Cluster `yaml:"clusters"`
+	Control    Control            `yaml:"control"`
+	Limits     Limits             `yaml:"limits"`
+	Redis      Redis              `yaml:"redis"`
+	Batch      Batch              `yaml:"batch"`
+	Coalesce   Coalesce           `yaml:"coalesce"`
+	Durability Durability         `yaml:"durability"`
+	Retries    Retries            `yaml:"retries"`
+	Auth       Auth               `yaml:"auth"`
+	JWT        JWT                `yaml:"jwt"`
+	Log        Log                `yaml:"log"`
+	HTTP       HTTP               `yaml:"http"`
+	Metrics    Metrics            `yaml:"metrics"`
+	Push       Push               `yaml:"push"`
+	Runtime    Runtime            `yaml:"runtime"`
+	Alerts     Alerts             `yaml:"alerts"`
 }
 
 // TLS is that of the API listener.
@@ -156,6 +157,16 @@ type Coalesce struct {
 	MaxBatch int `yaml:"max_batch"`
 	// Most commands waiting for one node; beyond it callers get backend_saturated at once. 4,096 is what a node answers in some 50 ms.
 	MaxQueued int `yaml:"max_queued"`
+}
+
+// Durability is what writes wait for that ask for more than the primary (?durability=replica or fsync). See deploy/operate.md.
+type Durability struct {
+	// Replicas that must have such a write before it is answered; 0: all that the cluster lists for the shard, failed ones too, and at least one. Fewer than there are keep it going when one fails; a number also holds after a failover, when the list is short.
+	Replicas int `yaml:"replicas"`
+	// Longest wait for replicas, in ms; then 504 applied_not_replicated. One that is well is behind by a millisecond; 200 leave a request's second room for the wait of those in front.
+	ReplicaWaitMS int `yaml:"replica_wait_ms"`
+	// Longest wait for disks, in ms; the request's deadline may cut it shorter. With appendfsync everysec they take up to a second, two behind others: raise limits.deadline_ms for that.
+	FsyncWaitMS int `yaml:"fsync_wait_ms"`
 }
 
 // Retries is how often the gateway tries again, inside the request's deadline. Writes are repeated only when Redis
@@ -338,12 +349,13 @@ func defaultConfig() Config {
 			PoolTimeoutMS:    50,
 			TopologyReloadMS: 5000,
 		},
-		Coalesce: Coalesce{MaxBatch: 256, MaxQueued: 4096},
-		Batch:    Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
-		Retries:  Retries{Read: 3, Write: 3},
-		Auth:     Auth{FailuresPerMinute: 60, Burst: 20},
-		JWT:      JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
-		Log:      Log{Level: "info", Sample: 100, SlowMS: 100},
+		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
+		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
+		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
+		Retries:    Retries{Read: 3, Write: 3},
+		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
+		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
+		Log:        Log{Level: "info", Sample: 100, SlowMS: 100},
 		HTTP: HTTP{
 			H2:                   true,
 			MaxConcurrentStreams: 100,

@@ -132,6 +132,11 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 		},
 		Retries:  store.Retries{Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write)},
 		Coalesce: store.CoalesceConfig{Off: cfg.Coalesce.Off, MaxBatch: cfg.Coalesce.MaxBatch, MaxQueued: cfg.Coalesce.MaxQueued},
+		Durability: store.DurabilityConfig{
+			Replicas:    cfg.Durability.Replicas,
+			ReplicaWait: milliseconds(cfg.Durability.ReplicaWaitMS),
+			FsyncWait:   milliseconds(cfg.Durability.FsyncWaitMS),
+		},
 		Batch: store.BatchConfig{
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
