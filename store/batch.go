@@ -71,6 +71,7 @@ func (b *batch) run(ctx context.Context, j *job) {
 		b.end(j, sequence(len(j.slots)), err)
 		return
 	}
+	b.cluster.retries.requests.Add(int64(len(j.slots)))
 	groups := b.groupByNode(ctx, sequence(len(j.slots)), func(i int) int { return int(j.slots[i]) }, func(i int, f *fault) {
 		b.end(j, []int{i}, b.problem(f))
 	})

@@ -36,6 +36,8 @@ type cluster struct {
 	lastDoubt atomic.Int64
 	topo      topologyCache
 	replies   wire.Limit // the most that a reply may hold
+	raw       dialFunc   // what makes connections, without the gate
+	retries   *retryBudget
 }
 
 // reloadInterval bounds how often transport errors make go-redis read the topology again: its own cool-down is 200 ms.
@@ -45,10 +47,19 @@ const reloadInterval = 200 * time.Millisecond
 func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster {
 	c := &cluster{
 		name: name, cfg: cfg, metrics: m, took: m.observers(name), itemsOK: m.items.WithLabelValues(name, "ok"),
-		nodes: nodes{byAddr: map[string]knownNode{}, labels: newLabels(metric.MaxNodes)},
+		nodes: nodes{
+			byAddr: map[string]knownNode{}, labels: newLabels(metric.MaxNodes),
+			healths: map[string]*health{}, dials: cfg.Circuit.Dials,
+		},
+		raw:     cc.rawDial(),
+		retries: newRetryBudget(cfg.Retries.BudgetPercent),
 	}
+	cc.Dialer = c.gate(c.raw)
 	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis, &c.replies))
-	c.client.OnNewNode(func(node *redis.Client) { node.AddHook(redirectHook{m, name, c.nodes.add(node)}) })
+	c.client.OnNewNode(func(node *redis.Client) {
+		h := c.nodes.add(node)
+		node.AddHook(nodeHook{m, name, h.label, h})
+	})
 	return c
 }
 

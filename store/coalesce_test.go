@@ -258,12 +258,15 @@ func TestANodeThatClosesAfterEachReply(t *testing.T) {
 	})
 }
 
+// noCircuit is for tests of what holds until a circuit opens.
+func noCircuit(cfg *store.Config) { cfg.Circuit.OpenAfter = -1 }
+
 func TestTenThousandCallersOnAHungNode(t *testing.T) {
 	if *coalesceOff {
 		t.Skip("the queue is the pipe's")
 	}
 	c := clustertest.Run(t, localcluster.Options{Primaries: 3, Config: map[string]string{"cluster-require-full-coverage": "no"}})
-	s, ctx, id := newStore(t, c), testContext(t), newApp(t)
+	s, ctx, id := newStore(t, c, noCircuit), testContext(t), newApp(t)
 	primaries := must[[]*localcluster.Node](t)(c.Primaries(ctx))
 	hung, sound := keyAt(t, c, id, primaries[0]), keyAt(t, c, id, primaries[1])
 	for _, key := range []string{hung, sound} {

@@ -2,9 +2,7 @@ package store
 
 import (
 	"cmp"
-	"context"
 	"errors"
-	"net"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,6 +22,7 @@ type metrics struct {
 	items     *prometheus.CounterVec // cluster, result = ok | the error code
 	durable   *prometheus.CounterVec // cluster, durability, result = ok | the error code
 	waits     metric.HistogramVec    // cluster, durability
+	overspent *prometheus.CounterVec // cluster
 }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
@@ -36,9 +35,10 @@ func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 		items:     metric.BatchItems.NewCounterVec(),
 		durable:   metric.DurableWrites.NewCounterVec(),
 		waits:     metric.DurableDuration.NewDurations(),
+		overspent: metric.RedisRetriesRefused.NewCounterVec(),
 	}
 	if registry != nil {
-		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, poolCollector{s})
+		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, m.overspent, poolCollector{s})
 	}
 	return m
 }
@@ -120,39 +120,6 @@ func (m *metrics) durably(cluster string, level Durability, err error) {
 	m.durable.WithLabelValues(cluster, level.String(), result).Inc()
 }
 
-// redirectHook counts redirects, which go-redis follows without telling anybody. It changes nothing.
-type redirectHook struct {
-	metrics       *metrics
-	cluster, node string
-}
-
-// DialHook passes.
-func (redirectHook) DialHook(next redis.DialHook) redis.DialHook {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) { return next(ctx, network, addr) }
-}
-
-// ProcessHook looks at the error of a single command.
-func (h redirectHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		err := next(ctx, cmd)
-		h.metrics.redirected(h.cluster, h.node, err)
-		return err
-	}
-}
-
-// ProcessPipelineHook looks at the error of every command.
-func (h redirectHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		err := next(ctx, cmds)
-		if err != nil {
-			for _, cmd := range cmds {
-				h.metrics.redirected(h.cluster, h.node, cmd.Err())
-			}
-		}
-		return err
-	}
-}
-
 // poolCollector reads the connection pools when they are scraped.
 type poolCollector struct{ store *Store }
 
@@ -160,6 +127,8 @@ var (
 	poolConnections = metric.RedisPoolConns.Desc()
 	poolTimeouts    = metric.RedisPoolTimeouts.Desc()
 	poolWait        = metric.RedisPoolWait.Desc()
+	circuitOpen     = metric.RedisCircuitOpen.Desc()
+	circuitOpens    = metric.RedisCircuitOpens.Desc()
 )
 
 // Describe implements prometheus.Collector.
@@ -167,6 +136,8 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolConnections
 	ch <- poolTimeouts
 	ch <- poolWait
+	ch <- circuitOpen
+	ch <- circuitOpens
 }
 
 // Collect implements prometheus.Collector. It asks nobody, unlike the PoolStats of a whole cluster, which reads the slot map if
@@ -178,6 +149,10 @@ func (p poolCollector) Collect(ch chan<- prometheus.Metric) {
 			ch <- metric.RedisPoolConns.Const(poolConnections, st.used, c.name, label, "used")
 			ch <- metric.RedisPoolTimeouts.Const(poolTimeouts, st.timeouts, c.name, label)
 			ch <- metric.RedisPoolWait.Const(poolWait, st.wait, c.name, label)
+		}
+		for label, st := range c.nodes.circuits() {
+			ch <- metric.RedisCircuitOpen.Const(circuitOpen, st.open, c.name, label)
+			ch <- metric.RedisCircuitOpens.Const(circuitOpens, st.opens, c.name, label)
 		}
 	})
 }

@@ -13,9 +13,11 @@ import (
 
 // nodes are the nodes of a cluster that go-redis has clients of, by the address that is dialled.
 type nodes struct {
-	mu     sync.Mutex
-	byAddr map[string]knownNode
-	labels labels
+	mu      sync.Mutex
+	byAddr  map[string]knownNode
+	labels  labels
+	healths map[string]*health // by address: a node that comes back is known, whatever its client is
+	dials   int                // most dials to a node at once
 }
 
 type knownNode struct {
@@ -23,14 +25,58 @@ type knownNode struct {
 	label  string
 }
 
-// add notes a new client and returns its value of the label node.
-func (n *nodes) add(client *redis.Client) string {
+// add notes a new client.
+func (n *nodes) add(client *redis.Client) *health {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	addr := client.Options().Addr
 	label := n.labels.of(addr)
 	n.byAddr[addr] = knownNode{client, label}
-	return label
+	h := n.healthOf(addr)
+	h.name(label)
+	return h
+}
+
+// health is that of the node at an address.
+func (n *nodes) health(addr string) *health {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.healthOf(addr)
+}
+
+func (n *nodes) healthOf(addr string) *health {
+	h := n.healths[addr]
+	if h == nil {
+		h = newHealth(addr, metric.Other, n.dials)
+		n.healths[addr] = h
+	}
+	return h
+}
+
+// watch calls f for the health of each node. f must not call n.
+func (n *nodes) watch(f func(*health)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, h := range n.healths {
+		f(h)
+	}
+}
+
+// circuitFigures are the sums of all nodes that share a label.
+type circuitFigures struct{ open, opens float64 }
+
+func (n *nodes) circuits() map[string]circuitFigures {
+	sums := map[string]circuitFigures{}
+	n.watch(func(h *health) {
+		label, isOpen, opens := h.circuit()
+		sum := sums[label]
+		if isOpen {
+			sum.open++
+		}
+		sum.opens += float64(opens)
+		sums[label] = sum
+	})
+	return sums
 }
 
 // label is the value of the label node of an address.
@@ -58,6 +104,12 @@ func (n *nodes) keep(alive map[*redis.Client]bool) (gone []string) {
 		if !alive[k.client] {
 			delete(n.byAddr, addr)
 			gone = append(gone, n.labels.free(addr)...)
+		}
+	}
+	for addr, h := range n.healths {
+		if _, known := n.byAddr[addr]; !known {
+			delete(n.healths, addr)
+			h.recover() // nobody asks it any more; whoever still has its client finds out by himself
 		}
 	}
 	return gone

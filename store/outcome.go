@@ -99,7 +99,12 @@ func classifyReply(text string) verdict {
 
 func classifyTransport(err error) verdict {
 	var op *net.OpError
+	var dial *dialError
 	switch {
+	case errors.Is(err, errCircuitOpen):
+		return verdict{code: CodeClusterDown, notExecuted: true, reload: true, unreachable: true, detail: "the node does not answer"}
+	case errors.As(err, &dial):
+		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, unreachable: true, detail: "the node cannot be reached"}
 	case errors.Is(err, pipe.ErrSaturated):
 		return verdict{code: CodeBackendSaturated, notExecuted: true, detail: "too many commands are waiting for the node"}
 	case errors.Is(err, pipe.ErrWithdrawn):

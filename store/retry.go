@@ -22,6 +22,7 @@ const (
 // command each time, and says which node it went to, if that is known. redis.Nil passes as it is.
 func (c *cluster) try(ctx context.Context, r *row, retries int, send func() (*way, error)) error {
 	write := r.writes()
+	c.retries.requests.Add(1)
 	start := time.Now()
 	for attempt := 0; ; attempt++ {
 		w, err := send()
@@ -32,7 +33,7 @@ func (c *cluster) try(ctx context.Context, r *row, retries int, send func() (*wa
 		}
 		v := classify(err)
 		c.failed(ctx, v)
-		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !backoff(ctx, attempt) {
+		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !c.mayRetry(v) || !backoff(ctx, attempt) {
 			c.observe(r, w, start)
 			c.report(ctx, r, w, start, v)
 			return v.problem(write, err)

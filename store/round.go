@@ -89,6 +89,10 @@ func (r *round) start(ctx context.Context, done chan<- *pipe.Entry) bool {
 	if r.entry == nil {
 		return false
 	}
+	if r.way.health.refuses() {
+		refuse(r.entry.Cmds)
+		return false
+	}
 	r.err = r.way.pipe.Start(ctx, r.entry, done)
 	return r.err == nil
 }
@@ -121,8 +125,10 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 			b.cluster.doubt(b.items[i].slot)
 			b.items[i].call, b.items[i].fault = nil, f
 		}
+		b.cluster.reload(context.Background())
 		return
 	}
+	var failed *fault
 	for c, i := range items {
 		it := &b.items[i]
 		if err != nil {
@@ -132,8 +138,12 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 		}
 		if it.fault != nil {
 			b.cluster.doubt(it.slot)
+			failed = it.fault
 		}
 		b.cluster.large.note(it.call)
+	}
+	if failed != nil && failed.reload {
+		b.cluster.reload(context.Background())
 	}
 	clear(e.Cmds)
 	entryPool.Put(e)
@@ -203,7 +213,7 @@ func (b *batch) repeatable(items []int, attempt int) (again []int, last *fault) 
 			b.settle(i)
 			continue
 		}
-		if last = f; attempt < f.tries(retries) {
+		if last = f; attempt < f.tries(retries) && b.cluster.mayRetry(f.verdict) {
 			again = append(again, i)
 		} else {
 			b.settle(i)

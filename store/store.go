@@ -25,6 +25,7 @@ type Config struct {
 	Batch      BatchConfig
 	Coalesce   CoalesceConfig
 	Durability DurabilityConfig
+	Circuit    CircuitConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
 	// OtherCursorKeys are accepted too, while the secret is changed.
@@ -48,7 +49,12 @@ type RedisConfig struct {
 
 // Retries counts repetitions after the first try, for faults that pass by themselves. 0 = 3; negative = none. Reads are
 // repeated after any such fault, writes only if Redis certainly did not execute them.
-type Retries struct{ Read, Write int }
+type Retries struct {
+	Read, Write int
+	// BudgetPercent bounds the repetitions to a cluster as a share of the requests to it, beside a few that are always
+	// allowed; 0 = 10, negative = no bound.
+	BudgetPercent int
+}
 
 // BatchConfig bounds the fan-out of mget, mset, mdelete and mexists.
 type BatchConfig struct {
@@ -67,6 +73,10 @@ func (c Config) withDefaults() Config {
 	def(&c.Redis.TopologyReload, 5*time.Second)
 	def(&c.Retries.Read, 3)
 	def(&c.Retries.Write, 3)
+	def(&c.Retries.BudgetPercent, 10)
+	def(&c.Circuit.OpenAfter, 500*time.Millisecond)
+	def(&c.Circuit.Probe, 400*time.Millisecond)
+	def(&c.Circuit.Dials, 10)
 	def(&c.Batch.Chunk, 100)
 	def(&c.Batch.PerRequest, 4)
 	def(&c.Batch.PerNode, 8)

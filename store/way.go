@@ -39,7 +39,8 @@ type way struct {
 	pipe   *pipe.Pipe    // nil = each command on a connection of its own
 	places chan struct{} // of batch chunks that go by themselves
 	left   atomic.Bool   // the node is no primary any more: its pipe is not swept
-	label  string        // the node's, in metrics
+	health *health
+	label  string // the node's, in metrics
 	took   *metric.Histogram
 	lanes  [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
 }
@@ -50,6 +51,7 @@ func (c *cluster) way(node *redis.Client) *way {
 		return w.(*way)
 	}
 	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), label: c.nodes.label(node.Options().Addr)}
+	w.health = c.nodes.health(node.Options().Addr)
 	w.took = c.metrics.nodes.With(c.name, w.label)
 	if co := c.cfg.Coalesce; !co.Off {
 		w.pipe = pipe.New(w.exec, pipe.Config{MaxBatch: co.MaxBatch, MaxQueued: co.MaxQueued, Timeout: c.cfg.Redis.ReadTimeout})
@@ -93,6 +95,10 @@ func (w *way) exec(ctx context.Context, cmds []redis.Cmder) {
 
 // do sends the entry's commands, shared with other callers if that is allowed. Its error is one of pipe's.
 func (w *way) do(ctx context.Context, e *pipe.Entry, share bool) error {
+	if w.health.refuses() { // without waiting behind those who were sent before
+		refuse(e.Cmds)
+		return nil
+	}
 	if w.pipe != nil && share {
 		return w.pipe.Do(ctx, e)
 	}
@@ -166,9 +172,29 @@ func (s *Store) sweepPipes(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			s.clusters.each(func(c *cluster) { c.sweep(now) })
+			s.clusters.each(func(c *cluster) {
+				c.sweep(now)
+				c.nodes.watch(func(h *health) { s.watch(ctx, c, h, now) })
+			})
 		}
 	}
+}
+
+// watch opens the circuit of a node, if it is time, and asks the node whether it lives, if that is in doubt.
+func (s *Store) watch(ctx context.Context, c *cluster, h *health, now time.Time) {
+	probe, opened := h.watch(now, s.cfg.Circuit)
+	if opened {
+		s.log.Warn("a Redis node does not answer; commands to it are refused until it does", "cluster", c.name, "node", h.addr)
+	}
+	if !probe {
+		return
+	}
+	s.done.Go(func() {
+		err := h.probe(ctx, c.raw, s.cfg.Redis.DialTimeout)
+		if closed := h.probed(time.Now(), err, s.cfg.Circuit); closed {
+			s.log.Info("a Redis node answers again", "cluster", c.name, "node", h.addr)
+		}
+	})
 }
 
 // entryPool holds entries of pipes.

@@ -135,6 +135,12 @@ type Redis struct {
 	PoolTimeoutMS int `yaml:"pool_timeout_ms"`
 	// The slot map is read again after this time, in ms; also at once on a broken connection. 5 s bounds how long a node added in peace goes unused.
 	TopologyReloadMS int `yaml:"topology_reload_ms"`
+	// A node that has failed for so long without one answer, in ms, is cut off: its keys get 503 at once, until it answers a PING; 0: never. 500 is twice what a long script or a large value should take, and leaves half of the second in which a dead node should be found.
+	CircuitOpenMS int `yaml:"circuit_open_ms"`
+	// Longest pause between two PINGs to a node that does not answer, in ms; they begin 200 ms apart. 400 keeps them below five connections a second, and finds a node well within a second of its return.
+	CircuitProbeMS int `yaml:"circuit_probe_ms"`
+	// Most connections being made to one node at once, redis.pool_size notwithstanding. 10 fill a pool in a few round trips and are no storm for a node that has just started.
+	MaxDials int `yaml:"max_dials"`
 }
 
 // Batch is how mget, mset, mdelete and mexists are spread over the nodes.
@@ -176,6 +182,8 @@ type Retries struct {
 	Read int `yaml:"read"`
 	// Tries after the first, for writes that were certainly not executed; 0: none. As for reads.
 	Write int `yaml:"write"`
+	// Most repetitions, in percent of the requests to the cluster; 10 a second are always allowed, and 512 can be saved up in peace. 0: no bound. 10, so that a cluster in trouble gets next to no load on top; redirects and waiting for a slot that moves are not counted.
+	BudgetPercent int `yaml:"budget_percent"`
 }
 
 // Auth throttles guessing. A good key always passes.
@@ -348,11 +356,14 @@ func defaultConfig() Config {
 			WriteTimeoutMS:   1000,
 			PoolTimeoutMS:    50,
 			TopologyReloadMS: 5000,
+			CircuitOpenMS:    500,
+			CircuitProbeMS:   400,
+			MaxDials:         10,
 		},
 		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
 		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
-		Retries:    Retries{Read: 3, Write: 3},
+		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
 		Log:        Log{Level: "info", Sample: 100, SlowMS: 100},

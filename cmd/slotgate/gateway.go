@@ -130,7 +130,14 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 			WriteTimeout:     milliseconds(cfg.Redis.WriteTimeoutMS),
 			TopologyReload:   milliseconds(cfg.Redis.TopologyReloadMS),
 		},
-		Retries:  store.Retries{Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write)},
+		Retries: store.Retries{
+			Read: orNone(cfg.Retries.Read), Write: orNone(cfg.Retries.Write), BudgetPercent: orNone(cfg.Retries.BudgetPercent),
+		},
+		Circuit: store.CircuitConfig{
+			OpenAfter: milliseconds(orNone(cfg.Redis.CircuitOpenMS)),
+			Probe:     milliseconds(cfg.Redis.CircuitProbeMS),
+			Dials:     cfg.Redis.MaxDials,
+		},
 		Coalesce: store.CoalesceConfig{Off: cfg.Coalesce.Off, MaxBatch: cfg.Coalesce.MaxBatch, MaxQueued: cfg.Coalesce.MaxQueued},
 		Durability: store.DurabilityConfig{
 			Replicas:    cfg.Durability.Replicas,
@@ -146,7 +153,7 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 	}, registry, log)
 }
 
-// orNone says "no retries" as the store wants it: there 0 is its default.
+// orNone says "none" as the store wants it: there 0 is its default.
 func orNone(n int) int {
 	if n == 0 {
 		return -1

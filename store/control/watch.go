@@ -29,7 +29,9 @@ func (r *Redis) Watch(ctx context.Context, changed func()) error {
 	heard := make(chan bool, 1) // true for a message, false for a subscription that may have missed some
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
-	wg.Go(func() { alive.Loop(ctx, r.log, "listening to the control store", func(ctx context.Context) { r.listen(ctx, heard) }) })
+	wg.Go(func() {
+		alive.Loop(ctx, r.log, "listening to the control store", func(ctx context.Context) { r.listen(ctx, heard) })
+	})
 	defer wg.Wait()
 	defer cancel()
 	tick := time.NewTicker(r.poll)

@@ -45,17 +45,20 @@ var (
 // Redis, as the gateway's own commands see it. node is the address that is dialled; __other__ stands for nodes beyond 500 of a
 // cluster, and "" for what failed before a node was known.
 var (
-	RedisDuration     = define("slotgate_redis_command_duration_seconds", Histo, "Time of a Redis command, repetitions included; a batch counts once for each chunk.", "cluster", "command")
-	RedisNodeDuration = define("slotgate_redis_node_command_duration_seconds", Histo, "Time of a Redis command by the node that was asked last, repetitions included; a batch counts once for each chunk.", "cluster", "node")
-	RedisErrors       = define("slotgate_redis_errors_total", Counter, "Commands that failed, repetitions included, by error code.", "cluster", "kind")
-	RedisRetries      = define("slotgate_redis_retries_total", Counter, "Commands sent again by the gateway, by the node that made it necessary.", "cluster", "node")
-	RedisRedirects    = define("slotgate_redis_redirects_total", Counter, "MOVED and ASK answers, by the node that gave them.", "cluster", "node", "kind")
-	RedisPoolConns    = define("slotgate_redis_pool_connections", Gauge, "Connections to a node, those for single commands and those for pipelines together.", "cluster", "node", "state")
-	RedisPoolTimeouts = define("slotgate_redis_pool_timeouts_total", Counter, "Waits for a connection that were given up.", "cluster", "node")
-	RedisPoolWait     = define("slotgate_redis_pool_wait_seconds_total", Counter, "Time spent waiting for a free connection.", "cluster", "node")
-	DurableWrites     = define("slotgate_redis_durable_writes_total", Counter, "Writes with durability replica or fsync: ok, or the code of what became of them; applied_not_replicated are those whose copies were not confirmed in time.", "cluster", "durability", "result")
-	DurableDuration   = define("slotgate_redis_durable_seconds", Histo, "Time of a group of durable writes to a node, until their copies were confirmed or given up.", "cluster", "durability")
-	BatchItems        = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
+	RedisDuration       = define("slotgate_redis_command_duration_seconds", Histo, "Time of a Redis command, repetitions included; a batch counts once for each chunk.", "cluster", "command")
+	RedisNodeDuration   = define("slotgate_redis_node_command_duration_seconds", Histo, "Time of a Redis command by the node that was asked last, repetitions included; a batch counts once for each chunk.", "cluster", "node")
+	RedisErrors         = define("slotgate_redis_errors_total", Counter, "Commands that failed, repetitions included, by error code.", "cluster", "kind")
+	RedisRetries        = define("slotgate_redis_retries_total", Counter, "Commands sent again by the gateway, by the node that made it necessary.", "cluster", "node")
+	RedisRedirects      = define("slotgate_redis_redirects_total", Counter, "MOVED and ASK answers, by the node that gave them.", "cluster", "node", "kind")
+	RedisPoolConns      = define("slotgate_redis_pool_connections", Gauge, "Connections to a node, those for single commands and those for pipelines together.", "cluster", "node", "state")
+	RedisPoolTimeouts   = define("slotgate_redis_pool_timeouts_total", Counter, "Waits for a connection that were given up.", "cluster", "node")
+	RedisPoolWait       = define("slotgate_redis_pool_wait_seconds_total", Counter, "Time spent waiting for a free connection.", "cluster", "node")
+	RedisCircuitOpen    = define("slotgate_redis_circuit_open", Gauge, "1 while the node does not answer and commands to it are refused at once.", "cluster", "node")
+	RedisCircuitOpens   = define("slotgate_redis_circuit_opens_total", Counter, "Times that commands to the node began to be refused at once.", "cluster", "node")
+	RedisRetriesRefused = define("slotgate_redis_retries_refused_total", Counter, "Repetitions that were not made because retries.budget_percent was used up; of a batch, each item counts.", "cluster")
+	DurableWrites       = define("slotgate_redis_durable_writes_total", Counter, "Writes with durability replica or fsync: ok, or the code of what became of them; applied_not_replicated are those whose copies were not confirmed in time.", "cluster", "durability", "result")
+	DurableDuration     = define("slotgate_redis_durable_seconds", Histo, "Time of a group of durable writes to a node, until their copies were confirmed or given up.", "cluster", "durability")
+	BatchItems          = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
 )
 
 // Redis, as its nodes describe themselves when they are polled. A node that leaves its cluster leaves the metrics.

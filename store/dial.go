@@ -1,0 +1,146 @@
+package store
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"time"
+)
+
+// dialFunc connects to a node.
+type dialFunc = func(ctx context.Context, network, addr string) (net.Conn, error)
+
+// dialError is that no connection could be made, or that it was lost before it could carry a command: nothing was sent. It does
+// not unwrap, because go-redis v9.23.0 (initPooledConn) takes off one layer of what it gets.
+type dialError struct{ cause error }
+
+func (e *dialError) Error() string { return "connecting: " + e.cause.Error() }
+
+// keepAlive is what go-redis v9.23.0 asks of a connection (defaultKeepAliveConfig).
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 30 * time.Second, Interval: 5 * time.Second, Count: 3}
+
+// rawDial is the dialer of a configuration.
+func (cc ClusterConfig) rawDial() dialFunc {
+	if cc.Dialer != nil {
+		return cc.Dialer
+	}
+	return (&net.Dialer{KeepAliveConfig: keepAlive}).DialContext
+}
+
+// gate bounds the dials of a cluster's pools, by node: few at once, one while the node is doubtful, and none after a dial has
+// failed, until a probe gets through.
+//
+// A dial that fails gives the pool a connection that fails when it is used. The pool of go-redis v9.23.0 counts errors of dials
+// for good, and from as many as it has places on it answers from memory and dials once a second by itself, so that a node would
+// be found a second after it is back.
+func (c *cluster) gate(raw dialFunc) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := c.nodes.health(addr).dial(ctx, raw, network, addr)
+		if err != nil {
+			return failedConn{&dialError{err}}, nil
+		}
+		return conn, nil
+	}
+}
+
+var errGivenUp = errors.New("nobody waits for the connection any more")
+
+// dial waits for a place and dials. If the latest dial has failed it waits for the next probe instead, and fails as that does.
+func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (net.Conn, error) {
+	for {
+		h.mu.Lock()
+		failed, verdict := h.dialErr, h.verdict
+		h.mu.Unlock()
+		if failed == nil {
+			break
+		}
+		if h.refuses() {
+			return nil, failed
+		}
+		h.suspect(time.Now()) // there must be a probe
+		select {
+		case <-ctx.Done():
+			return nil, failed
+		case <-verdict:
+		}
+		h.mu.Lock()
+		failed = h.dialErr
+		h.mu.Unlock()
+		if failed != nil {
+			return nil, failed
+		}
+	}
+	places := h.dialling
+	if h.state.Load() != sound {
+		places = h.alone
+	}
+	select {
+	case places <- struct{}{}:
+		defer func() { <-places }()
+	case <-ctx.Done():
+		return nil, errGivenUp
+	}
+	h.mu.Lock()
+	failed := h.dialErr // of somebody who dialled meanwhile
+	h.mu.Unlock()
+	if failed != nil {
+		return nil, failed
+	}
+	conn, err := raw(ctx, network, addr)
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // one that its caller gave up says nothing
+		h.dialled(err)
+	}
+	return conn, err
+}
+
+// dialled notes whether a connection could be made.
+func (h *health) dialled(err error) {
+	h.mu.Lock()
+	h.dialErr = err
+	h.mu.Unlock()
+	if err != nil {
+		h.suspect(time.Now())
+	}
+}
+
+// probe asks the node for a sign of life: any reply will do, also that a password is needed, but not that it is loading its data.
+// The connection is a new one, since the old ones may be dead without knowing it.
+func (h *health) probe(ctx context.Context, raw dialFunc, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := raw(ctx, "tcp", h.addr)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReaderSize(conn, 128).ReadSlice('\n')
+	switch {
+	case err != nil && !errors.Is(err, bufio.ErrBufferFull):
+		return err
+	case strings.HasPrefix(string(line), "-LOADING"), strings.HasPrefix(string(line), "-MASTERDOWN"):
+		return errors.New("the node is not ready")
+	}
+	return nil
+}
+
+// failedConn is a connection that was never made.
+type failedConn struct{ err *dialError }
+
+func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
+func (failedConn) Close() error                     { return nil }
+func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (failedConn) SetDeadline(time.Time) error      { return nil }
+func (failedConn) SetReadDeadline(time.Time) error  { return nil }
+func (failedConn) SetWriteDeadline(time.Time) error { return nil }
