@@ -18,16 +18,17 @@ import (
 
 // cluster is the connection to one Redis Cluster. It is made on the first use of its name and kept while in use.
 type cluster struct {
-	name    string
-	client  *redis.ClusterClient
-	cfg     *Config
-	metrics *metrics
-	ways    sync.Map // *redis.Client -> *way
-	slots   slotWays
-	large   largeKeys
-	nodes   nodes
-	took    []*metric.Histogram // time of commands, by the number of their row
-	itemsOK prometheus.Counter
+	name      string
+	client    *redis.ClusterClient
+	cfg       *Config
+	metrics   *metrics
+	ways      sync.Map // *redis.Client -> *way
+	slots     slotWays
+	large     largeKeys
+	nodes     nodes
+	took      []*metric.Histogram // time of commands, by the number of their row
+	itemsOK   prometheus.Counter
+	overspent prometheus.Counter // retries that the budget refused
 	// lastUse is in unix seconds: exact enough to close a client that nobody has used for minutes.
 	lastUse atomic.Int64
 	// lastReload is in unix nanoseconds.
@@ -47,6 +48,7 @@ const reloadInterval = 200 * time.Millisecond
 func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster {
 	c := &cluster{
 		name: name, cfg: cfg, metrics: m, took: m.observers(name), itemsOK: m.items.WithLabelValues(name, "ok"),
+		overspent: m.overspent.WithLabelValues(name),
 		nodes: nodes{
 			byAddr: map[string]knownNode{}, labels: newLabels(metric.MaxNodes),
 			healths: map[string]*health{}, dials: cfg.Circuit.Dials,

@@ -69,7 +69,7 @@ var replyRules = []replyRule{
 	{"ERR string exceeds maximum allowed size", verdict{code: CodeValueTooLarge, noEffect: true, detail: "the value would be larger than Redis allows"}},
 	{"CROSSSLOT", verdict{code: CodeCrossSlot, notExecuted: true, detail: "the keys are in different slots"}},
 	{"ERR unknown command", verdict{code: CodeUnsupportedByCluster, notExecuted: true, detail: "the cluster's version does not know this command"}},
-	{"EXECABORT", verdict{code: CodeBackendError, notExecuted: true, again: true, detail: "the transaction was refused"}},
+	{"EXECABORT", verdict{code: CodeBackendError, notExecuted: true, detail: "the transaction was refused"}},
 }
 
 // classify says what err means. err must not be nil or redis.Nil.

@@ -61,6 +61,6 @@ func (c *cluster) mayRetry(v verdict) bool {
 	if v.moving || c.retries.take(time.Now()) {
 		return true
 	}
-	c.metrics.overspent.WithLabelValues(c.name).Inc()
+	c.overspent.Inc()
 	return false
 }

@@ -126,24 +126,37 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 	c.replies.Allow(decodeLimit(id))
 	var reply scriptReply
 	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
-		w, e := c.wayTo(ctx, slot.Of(stored))
+		number := slot.Of(stored)
+		w, e := c.wayTo(ctx, number)
 		if e != nil {
 			return nil, e
 		}
-		cmd := onceCmd{redis.NewCmd(ctx, args...)}
-		e = c.client.Process(ctx, cmd)
+		val, e := c.evaluate(ctx, w, args)
 		if redis.HasErrorPrefix(e, "NOSCRIPT") {
 			args[0], args[1] = "EVAL", sc.source
-			cmd = onceCmd{redis.NewCmd(ctx, args...)}
-			e = c.client.Process(ctx, cmd)
+			val, e = c.evaluate(ctx, w, args)
 		}
 		if e != nil {
+			c.doubt(number)
 			return w, e
 		}
-		if reply, _ = cmd.Val().([]any); !reply.sound() {
+		if reply, _ = val.([]any); !reply.sound() {
 			return w, errNoReply
 		}
 		return w, nil
 	})
 	return reply, fail
+}
+
+// evaluate sends a script to a node, once, and follows redirects. It does not leave all to the client that follows them: that one
+// (go-redis v9.23.0, ClusterClient.process) also repeats READONLY, without a pause and whatever NoRetry says.
+func (c *cluster) evaluate(ctx context.Context, w *way, args []any) (any, error) {
+	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	err := w.node.Process(ctx, cmd)
+	if redirected(err) {
+		c.reload(ctx)
+		cmd = onceCmd{redis.NewCmd(ctx, args...)}
+		err = c.client.Process(ctx, cmd)
+	}
+	return cmd.Val(), err
 }
