@@ -296,6 +296,8 @@ func TestTenThousandCallersOnAHungNode(t *testing.T) {
 				refused.Add(1)
 			case e != nil && e.Code == store.CodeBackendTimeout && e.Outcome != store.Applied:
 				late.Add(1)
+			case e != nil && e.Code == store.CodeClusterDown && e.Outcome == store.NotApplied: // a connection that the node never greeted
+				late.Add(1)
 			default:
 				other.Add(1)
 			}

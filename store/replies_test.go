@@ -111,7 +111,11 @@ func TestReplies(t *testing.T) {
 				all := paths(s, id)
 				for name, write := range map[string]bool{"a read": false, "a write": true, "a script": true, "a large value": true, "mget": false, "mset": true} {
 					n.answer(r.reply)
-					err := within(t, 150*time.Millisecond, func(ctx context.Context) error { return all[name](ctx, "k") })
+					limit := 5 * time.Second
+					if r.writes == waits || r.code == store.CodeBackendTimeout && r.reads == once { // those that end by the deadline
+						limit = 300 * time.Millisecond
+					}
+					err := within(t, limit, func(ctx context.Context) error { return all[name](ctx, "k") })
 					sent, times := n.sent.Load(), r.reads
 					if write {
 						times = r.writes
