@@ -258,6 +258,8 @@ type HTTP struct {
 	BodyMinBytesPerS int `yaml:"body_min_bytes_per_s"`
 	// Longest writing of a response, from the end of the request's headers, in ms. As reading; more than http.body_timeout_ms and limits.deadline_ms together.
 	WriteTimeoutMS int `yaml:"write_timeout_ms"`
+	// Most bytes of an answer that the kernel takes for one connection, for which it wants about twice the memory; 0: its own choice, up to 4 MiB on Linux. What a client does not read is then held by the gateway, which counts it in limits.bytes_in_flight and gives up at http.write_timeout_ms. 128 KiB fill a line of 1 Gbit/s with a round trip of 1 ms; raise it for clients far away.
+	SendBufferBytes int `yaml:"send_buffer_bytes"`
 	// An idle connection is closed after this time, in ms. Above most load balancers' 60 s would be kinder to them: raise it there.
 	IdleTimeoutMS int `yaml:"idle_timeout_ms"`
 	// Most bytes of request line and headers; above it 431. 16 KiB holds a key of 1 KiB percent-encoded, a JWT and some cookies.
@@ -375,6 +377,7 @@ func defaultConfig() Config {
 			BodyTimeoutMS:        10_000,
 			BodyMinBytesPerS:     64 << 10,
 			WriteTimeoutMS:       30_000,
+			SendBufferBytes:      128 << 10,
 			IdleTimeoutMS:        60_000,
 			MaxHeaderBytes:       16 << 10,
 			DrainDelayMS:         5000,

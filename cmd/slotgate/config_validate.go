@@ -70,6 +70,7 @@ var numberBounds = map[string]bounds{
 	"http.body_timeout_ms":          {1, oneHourMS},
 	"http.body_min_bytes_per_s":     {0, 1 << 30},
 	"http.write_timeout_ms":         {1, oneHourMS},
+	"http.send_buffer_bytes":        {0, 1 << 30},
 	"http.idle_timeout_ms":          {1, oneHourMS},
 	"http.max_header_bytes":         {4096, 1 << 20},
 	"http.drain_delay_ms":           {0, oneHourMS},

@@ -18,6 +18,7 @@ import (
 type connections struct {
 	most, perPeer int            // of each; always positive
 	trusted       []netip.Prefix // proxies, which the second bound is not for
+	sendBuffer    int            // of the kernel for each, in bytes; 0: its own choice
 	refused       *prometheus.CounterVec
 
 	mu    sync.Mutex
@@ -30,7 +31,7 @@ type connections struct {
 const openShare = 0.75
 
 func newConnections(cfg Config, registry prometheus.Registerer) *connections {
-	c := &connections{most: cfg.HTTP.MaxConnections, perPeer: cfg.HTTP.MaxConnectionsPerPeer, trusted: prefixes(cfg.TrustedProxies),
+	c := &connections{most: cfg.HTTP.MaxConnections, perPeer: cfg.HTTP.MaxConnectionsPerPeer, trusted: prefixes(cfg.TrustedProxies), sendBuffer: cfg.HTTP.SendBufferBytes,
 		refused: metric.HTTPConnectionsRefused.NewCounterVec(), peers: map[netip.Addr]int{}}
 	if c.most == 0 {
 		c.most = max(1, int(openShare*float64(descriptors())))
@@ -87,6 +88,9 @@ func (l boundedListener) Accept() (net.Conn, error) {
 		}
 		peer, reason := l.bounds.admit(tcp.RemoteAddr())
 		if reason == "" {
+			if n := l.bounds.sendBuffer; n > 0 {
+				_ = tcp.SetWriteBuffer(n) // fails on a socket that is gone, as the first read will say
+			}
 			return &boundedConn{TCPConn: tcp, bounds: l.bounds, peer: peer}, nil
 		}
 		l.bounds.refused.WithLabelValues(reason).Inc()

@@ -46,6 +46,8 @@ type installation struct {
 	cluster *localcluster.Cluster
 	token   string
 	env     []string
+	// descriptors is how many a gateway may have open; 0: as many as these tests.
+	descriptors int
 }
 
 // install makes an installation whose gateways know the cluster by these addresses: its own if none are given.
@@ -84,6 +86,9 @@ func (in *installation) command(t *testing.T, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(path, args...)
+	if in.descriptors > 0 {
+		cmd = exec.Command("sh", append([]string{"-c", fmt.Sprintf(`ulimit -n %d && exec "$0" "$@"`, in.descriptors), path}, args...)...)
+	}
 	cmd.Env = in.env
 	return cmd
 }
