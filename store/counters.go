@@ -32,7 +32,7 @@ func (s *Store) CounterAdd(ctx context.Context, id *acl.Identity, key string, o 
 	if err := s.checkEdit(id, r, key, 0, o.Expiry); err != nil {
 		return Number{}, err
 	}
-	if o.plain(id.App) {
+	if o.plain(id.App) && !o.keyed() { // a record needs the script, which gives the value as text
 		a, err := s.do(ctx, id, o.Delivery, r, key, o.Delta.String())
 		if err == nil {
 			return Int(a.n), nil

@@ -8,6 +8,8 @@ type Delivery struct {
 	Idempotency Idempotency
 	// Receipt is filled when the write succeeds; nil = the caller does not want to know.
 	Receipt *Receipt
+
+	kept string // what the record keeps behind the reply, see keeping
 }
 
 // Durability is how safe a write must be before it is answered.
@@ -34,7 +36,8 @@ func (d Durability) String() string { return durabilityNames[d] }
 
 // Idempotency makes the repetition of a write return the first answer instead of writing again. The zero value is none.
 type Idempotency struct {
-	// Key names the write, among all writes of the app to the same hash slot; "" = none.
+	// Key names the write, among all writes of the app to the same hash slot: the record of a write lies where its key does, so that
+	// its use for a key in another slot is not seen. "" = none.
 	Key string
 	// Fingerprint is a digest of everything that makes the request what it is. The same Key with another one is refused.
 	Fingerprint [32]byte

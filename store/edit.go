@@ -90,7 +90,11 @@ func (s *Store) edit(ctx context.Context, id *acl.Identity, r *row, key string, 
 	}
 	switch reply.status() {
 	case statusRewrite:
-		return s.rewrite(ctx, id, key, r, e)
+		length, err := s.rewrite(ctx, id, key, r, e)
+		if reply, err = s.earlier(ctx, id, e.delivery, r, key, err); reply != nil {
+			return reply.integer(1), nil
+		}
+		return length, err
 	case statusTooLarge:
 		return 0, checkValue(id, reply.integer(1))
 	}
@@ -119,7 +123,11 @@ func (s *Store) rewrite(ctx context.Context, id *acl.Identity, key string, r *ro
 		if err := checkValue(id, int64(len(value))); err != nil {
 			return 0, err
 		}
-		err = s.setByScript(ctx, id, e.delivery, r, key, encodeRaw(value), cond, old.bytes(), expiry)
+		d := e.delivery.keeping(keptInteger("", int64(len(value))))
+		reply, err := s.setByScript(ctx, id, d, r, key, encodeRaw(value), cond, old.bytes(), expiry)
+		if err == nil && d.keyed() {
+			return reply.integer(1), nil
+		}
 		if !errors.Is(err, errConditionUnmet) {
 			return int64(len(value)), err
 		}

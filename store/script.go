@@ -14,7 +14,10 @@ import (
 )
 
 // script is a Lua script of the gateway's own, on one key. Apps never see or change them.
-type script struct{ source, sha string }
+type script struct {
+	source, sha string
+	recorded    *script // the same in the frame for a write with an Idempotency-Key
+}
 
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
@@ -27,18 +30,27 @@ var (
 	scriptDelete   = loadScript("delete")
 	scriptExpire   = loadScript("expire")
 	scriptAdd      = loadScript("add")
+	scriptNothing  = loadScript("nothing")
 )
 
 // loadScript joins the shared TTL policy and a script's own file.
 func loadScript(name string) script {
-	source := ""
-	for _, file := range []string{"ttl", name} {
-		text, err := scriptFiles.ReadFile("scripts/" + file + ".lua")
-		if err != nil {
-			panic("store: no script " + file)
-		}
-		source += string(text)
+	source := scriptFile("ttl") + scriptFile(name)
+	sc := newScript(source)
+	recorded := newScript("local function operation(KEYS, ARGV)\n" + source + "end\n" + scriptFile("once"))
+	sc.recorded = &recorded
+	return sc
+}
+
+func scriptFile(name string) string {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("store: no script " + name)
 	}
+	return string(text)
+}
+
+func newScript(source string) script {
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
 	return script{source: source, sha: hex.EncodeToString(sum[:])}
 }
@@ -116,11 +128,28 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 	if err != nil {
 		return nil, err
 	}
-	args := append(make([]any, 0, len(argv)+4), "EVALSHA", sc.sha, "1", stored)
-	args = append(args, argv...)
+	var args []any
+	if d.keyed() {
+		var problem error
+		if args, problem = s.recorded(id, &d, stored, argv); problem != nil {
+			return nil, problem
+		}
+		sc = *sc.recorded
+	} else {
+		args = append(make([]any, 0, len(argv)+4), "EVALSHA", "", "1", stored)
+		args = append(args, argv...)
+	}
+	args[1] = sc.sha
 	if d.Durability != Async {
-		v, err := s.durably(ctx, id, durableWrite{level: d.Durability, row: r, stored: stored, args: args, script: &sc, wrote: scriptWrote(r)}, d.Receipt)
+		w := durableWrite{level: d.Durability, row: r, stored: stored, args: args, script: &sc, wrote: scriptWrote(r)}
+		if d.keyed() {
+			w.wrote = frameWrote
+		}
+		v, err := s.durably(ctx, id, w, d.Receipt)
 		reply, _ := v.([]any)
+		if err == nil && d.keyed() {
+			return d.settle(reply)
+		}
 		return reply, err
 	}
 	c.replies.Allow(decodeLimit(id))
@@ -145,6 +174,9 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 		}
 		return w, nil
 	})
+	if fail == nil && d.keyed() {
+		return d.settle(reply)
+	}
 	return reply, fail
 }
 

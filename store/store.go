@@ -32,6 +32,8 @@ type Config struct {
 	OtherCursorKeys [][]byte
 	// NodePoll is how often all nodes are asked for INFO, for the metrics; 0 = never. Without a registry nobody is asked.
 	NodePoll time.Duration
+	// RecordTTL is how long the repetition of a write with an Idempotency-Key is known; 0 = 24 h.
+	RecordTTL time.Duration
 	// IdleClose: connections to a cluster that no request has used for this long are closed. 0 = 10 minutes.
 	IdleClose time.Duration
 }
@@ -82,6 +84,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Batch.PerNode, 8)
 	def(&c.Durability.ReplicaWait, 200*time.Millisecond)
 	def(&c.Durability.FsyncWait, 1500*time.Millisecond)
+	def(&c.RecordTTL, defaultRecordTTL)
 	def(&c.IdleClose, 10*time.Minute)
 	return c
 }

@@ -149,9 +149,12 @@ func (s *Store) Set(ctx context.Context, id *acl.Identity, key string, data []by
 	var err error
 	switch {
 	case o.Cond.byValue() || o.ReturnPrevious:
-		res.Previous, err = s.swap(ctx, id, key, stored, o)
-	case o.Expiry.Mode == KeepExpiry && hasTTLPolicy(id.App):
-		err = s.setByScript(ctx, id, o.Delivery, rowSet, key, stored, o.Cond.script(), nil, o.Expiry)
+		res, err = s.swap(ctx, id, key, stored, o, res.TTLMS)
+	case o.keyed() || o.Expiry.Mode == KeepExpiry && hasTTLPolicy(id.App):
+		d, reply := o.Delivery.keeping(keptInteger("", res.TTLMS)), scriptReply(nil)
+		if reply, err = s.setByScript(ctx, id, d, rowSet, key, stored, o.Cond.script(), nil, o.Expiry); err == nil {
+			res, err = s.setResult(id, d, reply, res)
+		}
 	default:
 		err = s.setPlain(ctx, id, key, stored, o)
 	}
@@ -203,44 +206,65 @@ func (s *Store) setPlain(ctx context.Context, id *acl.Identity, key string, stor
 
 // setByScript is SET with the conditions and policies that SET itself does not know, as a step of the operation whose row is as.
 // expected goes with cond "cas".
-func (s *Store) setByScript(ctx context.Context, id *acl.Identity, d Delivery, as *row, key string, stored []byte, cond string, expected []byte, e Expiry) error {
+func (s *Store) setByScript(ctx context.Context, id *acl.Identity, d Delivery, as *row, key string, stored []byte, cond string, expected []byte, e Expiry) (scriptReply, error) {
 	mode, ms := e.script()
 	reply, err := s.run(ctx, id, d, as, scriptSet, key,
 		stored, cond, expected, mode, ms, id.App.DefaultTTLMS, id.App.MaxTTLMS)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if reply.status() == statusUnmet {
-		return errConditionUnmet
+		return nil, errConditionUnmet
 	}
 	if p := ttlProblem(reply.status(), id.App); p != nil {
-		return p
+		return nil, p
 	}
-	return nil
+	return reply, nil
 }
 
 // swap writes only over the value that it has read: it compares the decoded value with the condition here, and the
 // script writes only if the stored bytes are still the ones read; otherwise it reads again.
-func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions) (*Value, error) {
+func (s *Store) swap(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions, ttl int64) (SetResult, error) {
+	res, err := s.trySwap(ctx, id, key, stored, o, ttl)
+	if reply, e := s.earlier(ctx, id, o.Delivery, rowSet, key, err); reply != nil {
+		return s.setResult(id, o.Delivery, reply, res)
+	} else if e != nil {
+		return SetResult{}, e
+	}
+	return res, nil
+}
+
+func (s *Store) trySwap(ctx context.Context, id *acl.Identity, key string, stored []byte, o SetOptions, ttl int64) (SetResult, error) {
 	from := newBudget(ctx, loadLimit(id, o.ReturnPrevious))
 	for {
 		old, err := s.readForSwap(ctx, id, rowSet, key, from)
 		if err != nil {
-			return nil, err
+			return SetResult{}, err
 		}
 		if err := old.holds(id, o.Cond); err != nil {
-			return nil, err
+			return SetResult{}, err
 		}
 		cond := "cas"
 		if old == nil {
 			cond = "nx"
 		}
-		err = s.setByScript(ctx, id, o.Delivery, rowSet, key, stored, cond, old.bytes(), o.Expiry)
+		d := o.Delivery
+		if d.keyed() {
+			if d.kept = keptInteger("", ttl); o.ReturnPrevious {
+				if d.kept, err = keptValue(d.kept, old); err != nil {
+					return SetResult{}, err
+				}
+			}
+		}
+		reply, err := s.setByScript(ctx, id, d, rowSet, key, stored, cond, old.bytes(), o.Expiry)
+		if err == nil {
+			return s.setResult(id, d, reply, SetResult{TTLMS: ttl, Previous: old.value()})
+		}
 		if !errors.Is(err, errConditionUnmet) {
-			return old.value(), err
+			return SetResult{}, err
 		}
 		if err := raced(ctx); err != nil {
-			return nil, err
+			return SetResult{}, err
 		}
 	}
 }
@@ -329,17 +353,24 @@ func (s *Store) Delete(ctx context.Context, id *acl.Identity, key string, o Dele
 	if o.Cond.byValue() || o.ReturnValue {
 		return s.deleteValue(ctx, id, key, o)
 	}
-	removed, err := s.do(ctx, id, o.Delivery, rowUnlink, key)
-	if err != nil {
+	removed, err := s.unlink(ctx, id, key, o.Delivery)
+	switch {
+	case err != nil || removed:
 		return nil, err
-	}
-	if removed.n == 0 && o.Cond.mustExist() {
+	case o.Cond.mustExist():
 		return nil, errUnmet("")
 	}
-	if removed.n == 0 {
-		return nil, errKeyNotFound
+	return nil, errKeyNotFound
+}
+
+// unlink is one UNLINK; a record needs the script.
+func (s *Store) unlink(ctx context.Context, id *acl.Identity, key string, d Delivery) (removed bool, err error) {
+	if d.keyed() {
+		reply, err := s.run(ctx, id, d, rowUnlink, scriptDelete, key)
+		return reply.status() == statusDone, err
 	}
-	return nil, nil
+	a, err := s.do(ctx, id, d, rowUnlink, key)
+	return a.n > 0, err
 }
 
 // deleteValue removes exactly the value that it has read, so that what it returns is what was removed.
@@ -349,6 +380,16 @@ func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o
 			return nil, err
 		}
 	}
+	v, err := s.tryDeleteValue(ctx, id, key, o)
+	if reply, e := s.earlier(ctx, id, o.Delivery, rowUnlink, key, err); reply != nil {
+		return keptPrevious(id, reply, 1)
+	} else if e != nil {
+		return nil, e
+	}
+	return v, nil
+}
+
+func (s *Store) tryDeleteValue(ctx context.Context, id *acl.Identity, key string, o DeleteOptions) (*Value, error) {
 	from := newBudget(ctx, loadLimit(id, o.ReturnValue))
 	for {
 		old, err := s.readForSwap(ctx, id, rowUnlink, key, from)
@@ -361,9 +402,18 @@ func (s *Store) deleteValue(ctx context.Context, id *acl.Identity, key string, o
 		if old == nil {
 			return nil, errKeyNotFound
 		}
-		reply, err := s.run(ctx, id, o.Delivery, rowUnlink, scriptDelete, key, old.stored)
+		d := o.Delivery
+		if d.keyed() && o.ReturnValue {
+			if d.kept, err = keptValue("", old); err != nil {
+				return nil, err
+			}
+		}
+		reply, err := s.run(ctx, id, d, rowUnlink, scriptDelete, key, old.stored)
 		if err != nil {
 			return nil, err
+		}
+		if reply.status() == statusDone && d.keyed() {
+			return keptPrevious(id, reply, 1)
 		}
 		if reply.status() == statusDone {
 			return old.value(), nil
