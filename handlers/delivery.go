@@ -7,13 +7,18 @@ import (
 	"github.com/slotgate/slotgate/store"
 )
 
-// delivery is how surely the caller wants a write of one key to be done.
+// delivery is how surely the caller wants a write of one key to be done. The body must have been read.
 func (r *request) delivery() store.Delivery {
-	if r.durability == store.Async {
+	if r.durability == store.Async && r.idempotent == nil {
 		return store.Delivery{}
 	}
 	r.receipt = new(store.Receipt)
-	return store.Delivery{Durability: r.durability, Receipt: r.receipt}
+	d := store.Delivery{Durability: r.durability, Receipt: r.receipt}
+	if i := r.idempotent; i != nil {
+		i.receipt = r.receipt
+		d.Idempotency = store.Idempotency{Key: i.key, Fingerprint: i.fingerprint(r)}
+	}
+	return d
 }
 
 // durability is that of the query string, or the app's.
@@ -34,11 +39,17 @@ func (r *request) async() {
 	}
 }
 
-// reached tells what was waited for. A write that had nothing to write has nothing to tell.
-func (r *request) reached() {
-	if r.receipt == nil || r.receipt.Reached == store.Async {
+// delivered tells the caller what the receipt of a write says beside its result. A write that had nothing to write has nothing to tell of
+// its copies.
+func (r *request) delivered() {
+	if r.receipt == nil {
 		return
 	}
-	r.Header("Gateway-Durability", r.receipt.Reached.String())
-	r.Header("Gateway-Acked-Replicas", strconv.Itoa(r.receipt.Copies))
+	if r.receipt.Replayed {
+		r.Header("Idempotency-Replayed", "true")
+	}
+	if r.receipt.Reached != store.Async {
+		r.Header("Gateway-Durability", r.receipt.Reached.String())
+		r.Header("Gateway-Acked-Replicas", strconv.Itoa(r.receipt.Copies))
+	}
 }

@@ -77,29 +77,29 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	}
 
 	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
-	v1.PUT("/strings/:key", a.keyed(a.putString, "durability"))
-	v1.DELETE("/strings/:key", a.keyed(a.deleteString, "return", "encoding", "durability"))
-	v1.POST("/strings/:key/append", a.keyed(a.appendString, "durability"))
+	v1.PUT("/strings/:key", a.write(a.putString, "durability"))
+	v1.DELETE("/strings/:key", a.write(a.deleteString, "return", "encoding", "durability"))
+	v1.POST("/strings/:key/append", a.write(a.appendString, "durability"))
 	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding"))
-	v1.PUT("/strings/:key/range", a.keyed(a.putStringRange, "durability"))
+	v1.PUT("/strings/:key/range", a.write(a.putStringRange, "durability"))
 
 	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at"))
 	v1.HEAD("/bytes/:key", a.keyed(a.headBytes))
-	v1.PUT("/bytes/:key", a.keyed(a.putBytes, "ttl_ms", "expires_at", "keep_ttl", "durability"))
-	v1.DELETE("/bytes/:key", a.keyed(a.deleteBytes, "durability"))
-	v1.POST("/bytes/:key/append", a.keyed(a.appendBytes, "ttl_ms", "expires_at", "durability"))
-	v1.PUT("/bytes/:key/range", a.keyed(a.putBytesRange, "offset", "durability"))
+	v1.PUT("/bytes/:key", a.write(a.putBytes, "ttl_ms", "expires_at", "keep_ttl", "durability"))
+	v1.DELETE("/bytes/:key", a.write(a.deleteBytes, "durability"))
+	v1.POST("/bytes/:key/append", a.write(a.appendBytes, "ttl_ms", "expires_at", "durability"))
+	v1.PUT("/bytes/:key/range", a.write(a.putBytesRange, "offset", "durability"))
 
 	v1.GET("/counters/:key", a.keyed(a.getCounter, "int64"))
-	v1.PUT("/counters/:key", a.keyed(a.putCounter, "int64", "durability"))
-	v1.POST("/counters/:key/add", a.keyed(a.addCounter, "int64", "durability"))
+	v1.PUT("/counters/:key", a.write(a.putCounter, "int64", "durability"))
+	v1.POST("/counters/:key/add", a.write(a.addCounter, "int64", "durability"))
 
 	v1.GET("/keys", a.plain(a.listKeys, "prefix", "type", "limit", "cursor", "key_encoding"))
 	v1.HEAD("/keys/:key", a.keyed(a.headKey))
 	v1.GET("/keys/:key", a.keyed(a.getKey, "include"))
-	v1.DELETE("/keys/:key", a.keyed(a.deleteKey, "durability"))
-	v1.PUT("/keys/:key/ttl", a.keyed(a.putKeyTTL, "durability"))
-	v1.DELETE("/keys/:key/ttl", a.keyed(a.deleteKeyTTL, "durability"))
+	v1.DELETE("/keys/:key", a.write(a.deleteKey, "durability"))
+	v1.PUT("/keys/:key/ttl", a.write(a.putKeyTTL, "durability"))
+	v1.DELETE("/keys/:key/ttl", a.write(a.deleteKeyTTL, "durability"))
 
 	v1.POST("/mget", a.plain(a.mget))
 	v1.POST("/mset", a.plain(a.mset, "durability"))
@@ -128,6 +128,7 @@ type request struct {
 	receipt     *store.Receipt // of a write that more is asked of than that it is done
 	bad         error          // the first fault of what was read; see inputs.go
 	fields      *fields        // of the answer
+	idempotent  *idempotent    // nil = no Idempotency-Key
 }
 
 // operation is what a handler is here: it answers, or returns an error having written nothing.
@@ -138,14 +139,36 @@ func (a *API) plain(op operation, known ...string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r, err := newRequest(c, known)
 		if err == nil {
+			err = r.refuseIdempotencyKey()
+		}
+		if err == nil {
 			err = op(r)
 		}
 		report(c, err)
 	}
 }
 
-// keyed makes a handler of an operation on the key in its path.
+// write makes a handler of an operation that writes the key in its path.
+func (a *API) write(op operation, known ...string) gin.HandlerFunc {
+	return a.onKey(func(r request) error {
+		if lines := r.Request.Header[idempotencyHeader]; len(lines) > 0 {
+			return r.once(lines, op)
+		}
+		return op(r)
+	}, known)
+}
+
+// keyed makes a handler of any other operation on the key in its path.
 func (a *API) keyed(op operation, known ...string) gin.HandlerFunc {
+	return a.onKey(func(r request) error {
+		if err := r.refuseIdempotencyKey(); err != nil {
+			return err
+		}
+		return op(r)
+	}, known)
+}
+
+func (a *API) onKey(op operation, known []string) gin.HandlerFunc {
 	known = append(known, "key_encoding")
 	return func(c *gin.Context) {
 		r, err := newRequest(c, known)
@@ -185,18 +208,20 @@ func report(c *gin.Context, err error) {
 
 // done answers without a body.
 func (r *request) done(status int) error {
-	r.reached()
+	r.delivered()
 	r.Status(status)
 	r.Writer.WriteHeaderNow()
 	return nil
 }
 
 // reply begins the answer.
-func (r *request) reply() *reply { return newReply(r.Writer) }
+func (r *request) reply() *reply {
+	r.delivered()
+	return newReply(r.Writer)
+}
 
 // answer sends the reply and gives its buffer back. What the reply was made of is not referred to any more.
 func (r *request) answer(j *reply) error {
-	r.reached()
 	r.finish(j)
 	j.release()
 	return nil

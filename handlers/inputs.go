@@ -71,7 +71,15 @@ func (r *request) octets() []byte {
 		return nil
 	}
 	data, err := readBody(r.Request, r.id.Sizes.ValueMaxBytes, store.CodeValueTooLarge)
+	r.sent(data)
 	return read(r, data, err)
+}
+
+// sent keeps the body for the fingerprint of the request.
+func (r *request) sent(body []byte) {
+	if r.idempotent != nil {
+		r.idempotent.body = body
+	}
 }
 
 // body reads the JSON body of r and parses it, unless there was a fault before.
@@ -80,6 +88,7 @@ func body[T any](a *API, r *request, parse func([]byte, terms) (T, error)) (pars
 		return parsed
 	}
 	src, err := readJSON(r.Request, r.id.Sizes.RequestMaxBytes)
+	r.sent(src)
 	if err == nil {
 		parsed, err = parse(src, terms{
 			now: a.now(), keyMaxBytes: r.id.Sizes.KeyMaxBytes, valueMaxBytes: r.id.Sizes.ValueMaxBytes, maxKeys: a.maxKeys,

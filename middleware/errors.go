@@ -53,7 +53,7 @@ func Errors(jitter func() float64, reads func(route string) bool) gin.HandlerFun
 			r.event.Status = e.Status()
 			panic(http.ErrAbortHandler)
 		}
-		problem := problemOf(e, c.Request.Method, r.event.RequestID)
+		problem := problemOf(e, c.Request, r.event.RequestID)
 		problem.setHeaders(c.Writer.Header(), jitter)
 		c.Writer.WriteHeader(problem.status)
 		buf := takeBuffer()
@@ -95,8 +95,9 @@ type problem struct {
 	requestID string
 }
 
-func problemOf(e *store.Error, method, requestID string) problem {
-	idempotent := safe(method) || method == http.MethodPut || method == http.MethodDelete
+func problemOf(e *store.Error, req *http.Request, requestID string) problem {
+	method := req.Method
+	idempotent := safe(method) || method == http.MethodPut || method == http.MethodDelete || len(req.Header["Idempotency-Key"]) > 0
 	return problem{Error: e, status: e.Status(), retryable: e.Retryable(idempotent), requestID: requestID}
 }
 

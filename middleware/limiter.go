@@ -17,6 +17,8 @@ type Limiter struct {
 	clock Clock
 	start time.Time
 
+	records limit // of every app
+
 	mu   sync.Mutex
 	byID map[string]*appLimits
 }
@@ -24,7 +26,9 @@ type Limiter struct {
 // NewLimiter makes a limiter whose buckets are full.
 func NewLimiter(clock Clock) *Limiter {
 	clock = clock.orReal()
-	return &Limiter{clock: clock, start: clock(), byID: map[string]*appLimits{}}
+	l := &Limiter{clock: clock, start: clock(), byID: map[string]*appLimits{}}
+	l.LimitRecords(DefaultRecordsPerSecond)
+	return l
 }
 
 // appLimits are the limits of one app as of one directory.
@@ -32,6 +36,7 @@ type appLimits struct {
 	app    *acl.App
 	limits []appLimit
 	policy []string // the RateLimit-Policy header's value
+	record *bucket  // of idempotency records
 }
 
 type appLimit struct {
@@ -55,7 +60,10 @@ func (l *Limiter) forApp(app *acl.App) *appLimits {
 }
 
 func compileLimits(app *acl.App, old *appLimits) *appLimits {
-	a := &appLimits{app: app}
+	a := &appLimits{app: app, record: &bucket{}}
+	if old != nil {
+		a.record = old.record
+	}
 	var policies []string
 	for _, spec := range app.Limits {
 		if !spec.Built() {

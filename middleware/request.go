@@ -21,13 +21,14 @@ import (
 type request struct {
 	context.Context // net/http's: ends when the client is gone
 
-	http   http.Request // gin's c.Request: net/http's with this context
-	event  Event
-	quota  quota
-	body   body
-	timing timing
-	answer answer
-	app    *appSeries // counted in its in-flight gauge until the event is recorded
+	http    http.Request // gin's c.Request: net/http's with this context
+	event   Event
+	quota   quota
+	records records
+	body    body
+	timing  timing
+	answer  answer
+	app     *appSeries // counted in its in-flight gauge until the event is recorded
 	// refused: a guard has ended the request, so no handler saw it.
 	refused bool
 
@@ -52,6 +53,11 @@ func (r *request) Value(key any) any {
 			return nil
 		}
 		return &r.quota
+	case store.RecorderKey():
+		if r.records.app == nil {
+			return nil
+		}
+		return &r.records
 	case store.ObserverKey():
 		if r.event.watch == nil {
 			return nil

@@ -1,0 +1,47 @@
+package middleware
+
+import (
+	"time"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// DefaultRecordsPerSecond is how many writes with an Idempotency-Key an app may do, lastingly. A record takes some 250 bytes for a day:
+// 50 a second are 1 GB, and an app that means to write so has arranged for it.
+const DefaultRecordsPerSecond = 50
+
+// recordBurst is for how many seconds the rate may be used at once: jobs come in heaps.
+const recordBurst = 10
+
+// LimitRecords sets how many idempotency records each app may leave per second. To be called before the first request.
+func (l *Limiter) LimitRecords(perSecond int64) {
+	l.records = newLimit(perSecond, time.Second, recordBurst*perSecond)
+}
+
+// recordPolicy names the limit in problems and metrics.
+const recordPolicy = "idempotency-records"
+
+// records is the request's store.Recorder.
+type records struct {
+	limiter  *Limiter
+	app      *appLimits // nil = nobody is known whose records they are
+	rejected func(app, policy string)
+}
+
+// TakeRecord implements store.Recorder.
+func (r *records) TakeRecord() error {
+	d := r.app.record.take(r.limiter.now(), r.limiter.records, 1)
+	if d.ok {
+		return nil
+	}
+	if r.rejected != nil {
+		r.rejected(r.app.app.ID, recordPolicy)
+	}
+	return &store.Error{
+		Code: store.CodeQuotaExceeded, Policies: []string{recordPolicy}, RetryAfter: time.Duration(d.retry),
+		Detail: "the app has sent more writes with an Idempotency-Key than may be remembered",
+	}
+}
+
+// GiveBackRecord implements store.Recorder.
+func (r *records) GiveBackRecord() { r.app.record.giveBack(r.limiter.records, 1) }
