@@ -2,6 +2,7 @@ package faults
 
 import (
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -108,14 +109,23 @@ func TestTable(t *testing.T) {
 		t.Errorf("got\n%s", text)
 	}
 	path := t.TempDir() + "/README.md"
-	write(t, path, "before\n"+tableBegin+"old\n"+tableEnd+"after\n")
+	write(t, path, "before\n"+tableBegin+tableEnd+"after\n")
 	if err := made.writeInto(path); err != nil {
 		t.Fatal(err)
 	}
 	var again table
-	again.add(row{id: "F-03"})
+	again.add(row{id: "F-01", done: "again"})
+	again.add(row{id: "F-03", done: "third"})
 	if err := again.writeInto(path); err != nil {
 		t.Error(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "before\n" + tableBegin + head + "| F-01 | again |  |  |  |\n| F-02 | second |  |  |  |\n| F-03 | third |  |  |  |\n" + tableEnd + "after\n"
+	if string(got) != want {
+		t.Errorf("a run of some scenarios leaves\n%s", got)
 	}
 	write(t, path, "no marks")
 	if err := made.writeInto(path); err == nil {
