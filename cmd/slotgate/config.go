@@ -1,6 +1,9 @@
 package main
 
-import "github.com/slotgate/slotgate/acl/tokens"
+import (
+	"github.com/slotgate/slotgate/acl/tokens"
+	"github.com/slotgate/slotgate/middleware"
+)
 
 // Config is everything the gateway can be told. It is filled from flags, environment, one YAML file and the
 // defaults below, in this order of strength. The comment of a field is its documentation: the README's table and
@@ -117,6 +120,10 @@ type Limits struct {
 	BytesInFlight int64 `yaml:"bytes_in_flight"`
 	// Longest life of a request, retries included, in ms; callers lower it with X-Request-Deadline-Ms. 1 s is what a user's page can wait.
 	DeadlineMS int `yaml:"deadline_ms"`
+	// How long the answer to a write with an Idempotency-Key is kept for its repetition, in s. A day, after which no client tries any more.
+	IdempotencyTTLS int `yaml:"idempotency_ttl_s"`
+	// Such answers that an app may leave per second, and ten times as many at once; further writes with an Idempotency-Key are 429, repetitions do not count. Each gateway counts alone. An answer takes some 250 bytes, so 50 a second all day are 1 GB.
+	IdempotencyRecordsPerS int `yaml:"idempotency_records_per_s"`
 }
 
 // Redis is how the gateway speaks to the nodes of every cluster.
@@ -343,12 +350,14 @@ func defaultConfig() Config {
 		Clusters:         map[string]Cluster{defaultCluster: {}},
 		Control:          Control{PasswordDir: "/etc/slotgate/passwords"},
 		Limits: Limits{
-			KeyMaxBytes:      1 << 10,
-			ValueMaxBytes:    1 << 20,
-			RequestMaxBytes:  8 << 20,
-			ResponseMaxBytes: 16 << 20,
-			BytesInFlight:    256 << 20,
-			DeadlineMS:       1000,
+			KeyMaxBytes:            1 << 10,
+			ValueMaxBytes:          1 << 20,
+			RequestMaxBytes:        8 << 20,
+			ResponseMaxBytes:       16 << 20,
+			BytesInFlight:          256 << 20,
+			DeadlineMS:             1000,
+			IdempotencyTTLS:        86_400,
+			IdempotencyRecordsPerS: middleware.DefaultRecordsPerSecond,
 		},
 		Redis: Redis{
 			PoolSize:         32,

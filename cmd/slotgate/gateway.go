@@ -148,6 +148,7 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
 		NodePoll:        milliseconds(cfg.Metrics.RedisPollMS),
+		RecordTTL:       time.Duration(cfg.Limits.IdempotencyTTLS) * time.Second,
 		CursorKey:       secret.Sub(acl.LabelCursorMAC),
 		OtherCursorKeys: others,
 	}, registry, log)
@@ -191,6 +192,7 @@ func (g *gateway) makeTokens(secret acl.Secret) error {
 func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	settings := liveSettings(g.cfg)
 	limiter := middleware.NewLimiter(nil)
+	limiter.LimitRecords(int64(g.cfg.Limits.IdempotencyRecordsPerS))
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
 		Authenticator:  g.verifier,
