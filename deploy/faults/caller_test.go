@@ -5,11 +5,15 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/slotgate/slotgate/store/localcluster"
 )
 
 // caller is one client of a gateway with a key or token. It repeats nothing. Safe for concurrent use.
@@ -114,4 +118,41 @@ func offers(t *testing.T, document, what string) bool {
 	}
 	t.Logf("NOT TESTED: this build has no %s", what)
 	return false
+}
+
+// must gives a value or fails the test.
+func must[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// keysOn are caller's keys in the slots of a node.
+func keysOn(t *testing.T, n *localcluster.Node, prefix string, count int) []string {
+	t.Helper()
+	of := bySlot(t, n)
+	var keys []string
+	for i := 0; len(keys) < count; i++ {
+		if key := prefix + strconv.Itoa(i); of(key) == "hit" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// incompressible is text of so many bytes that stays as long as it is.
+func incompressible(n int) string {
+	random := rand.New(rand.NewPCG(1, 2))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte('0' + random.IntN(64))
+		if b[i] == '\\' {
+			b[i] = '.'
+		}
+	}
+	return string(b)
 }
