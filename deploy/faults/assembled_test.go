@@ -107,7 +107,7 @@ func (g *assembled) engine(t *testing.T, o assembly, s *store.Store, directory *
 	global, v1 := middleware.Chain(middleware.Config{
 		Log: log, Authenticator: verifier, Limiter: limiter, BytesInFlight: bytes, Drain: &middleware.Drain{}, Clock: o.clock,
 		Metrics:  middleware.NewMetrics(g.registry, middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
-		Deadline: middleware.DeadlineConfig{Default: o.deadline},
+		Deadline: middleware.DeadlineConfig{Default: o.deadline}, Throttle: middleware.ThrottleConfig{Failures: 100, Period: time.Minute},
 	})
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()

@@ -157,7 +157,10 @@ func outOfReach(t *testing.T, o *operator, g *assembled, known *caller, network 
 	}
 	lateToken, _ := o.newKey()
 	late := g.callerWith(t, lateToken)
-	late.eventually(t, 503, "GET", "/v1/whoami", "") // not before the gateway has noticed
+	eventually(t, "the gateway notices", func() bool { // asked seldom: until then each answer counts as guessing
+		pause(t, 100*time.Millisecond)
+		return late.call(t.Context(), "GET", "/v1/whoami", "").status == 503
+	})
 	o.revoke(doomedID)
 	o.edit(func(a *acl.App) { a.Limits = limit(before - 1) })
 
