@@ -1,7 +1,7 @@
 package store
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -37,6 +37,7 @@ func (cc ClusterConfig) rawDial() dialFunc {
 // for good, and from as many as it has places on it answers from memory and dials once a second by itself, so that a node would
 // be found a second after it is back.
 func (c *cluster) gate(raw dialFunc) dialFunc {
+	raw = meeting(raw, c.cfg.Redis.DialTimeout)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := c.nodes.health(addr).dial(ctx, raw, network, addr)
 		if err != nil {
@@ -109,28 +110,74 @@ func (h *health) dialled(err error) {
 // probe asks the node for a sign of life: any reply will do, also that a password is needed, but not that it is loading its data.
 // The connection is a new one, since the old ones may be dead without knowing it.
 func (h *health) probe(ctx context.Context, raw dialFunc, timeout time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	conn, err := raw(ctx, "tcp", h.addr)
+	conn, line, err := greet(ctx, raw, "tcp", h.addr, timeout)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = conn.Close() }()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return err
-	}
-	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
-		return err
-	}
-	line, err := bufio.NewReaderSize(conn, 128).ReadSlice('\n')
-	switch {
-	case err != nil && !errors.Is(err, bufio.ErrBufferFull):
-		return err
-	case strings.HasPrefix(string(line), "-LOADING"), strings.HasPrefix(string(line), "-MASTERDOWN"):
+	_ = conn.Close()
+	if strings.HasPrefix(line, "-LOADING") || strings.HasPrefix(line, "-MASTERDOWN") {
 		return errors.New("the node is not ready")
 	}
 	return nil
+}
+
+// meeting makes connections that have been answered on. A node that has as many clients as it may have, or hangs, takes connections as
+// well, and on one of those a command would be lost with an unknown outcome; here nothing of a caller's was sent. It costs a new connection
+// one more round trip.
+func meeting(raw dialFunc, timeout time.Duration) dialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, _, err := greet(ctx, raw, network, addr, timeout)
+		return conn, err
+	}
+}
+
+// noPlace begins the line with which a node turns connections down.
+const noPlace = "-ERR max number of clients"
+
+// maxGreeting is the longest first line of an answer to PING, in bytes: Redis' errors about it are shorter.
+const maxGreeting = 512
+
+// greet connects, asks with PING and returns the answer's line. It reads no byte behind that.
+func greet(ctx context.Context, raw dialFunc, network, addr string, timeout time.Duration) (net.Conn, string, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	conn, err := raw(ctx, network, addr)
+	if err != nil {
+		return nil, "", err
+	}
+	line, err := ping(ctx, conn)
+	if err == nil && strings.HasPrefix(line, noPlace) {
+		err = errors.New("the node accepts no more connections")
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, "", err
+	}
+	return conn, line, nil
+}
+
+func ping(ctx context.Context, conn net.Conn) (string, error) {
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return "", err
+	}
+	if _, err := io.WriteString(conn, "*1\r\n$4\r\nPING\r\n"); err != nil {
+		return "", err
+	}
+	var line []byte
+	for b := make([]byte, 64); ; {
+		n, err := conn.Read(b)
+		line = append(line, b[:n]...)
+		if bytes.HasSuffix(line, []byte("\r\n")) {
+			return string(line), conn.SetDeadline(time.Time{})
+		}
+		if err != nil {
+			return "", err
+		}
+		if len(line) > maxGreeting {
+			return "", errors.New("the node answers PING with something else")
+		}
+	}
 }
 
 // failedConn is a connection that was never made.

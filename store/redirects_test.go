@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -99,7 +100,7 @@ func TestABatchIsSentOnceToTheNodeItIsRedirectedTo(t *testing.T) {
 	s, r, _, to, _ := staleStore(t, id, "{moved}")
 	var lost atomic.Bool
 	lose := func(addr string, answer []byte) error {
-		if addr == to.Addr && answer[0] == '+' && lost.CompareAndSwap(false, true) {
+		if addr == to.Addr && bytes.HasPrefix(answer, []byte("+OK")) && lost.CompareAndSwap(false, true) {
 			return io.EOF
 		}
 		return nil
