@@ -164,7 +164,7 @@ func TestF08BlackHole(t *testing.T) {
 	if most := deadline + 500*time.Millisecond; dead.times.max > most {
 		t.Errorf("an answer took %v with a deadline of %v; %v is allowed for a busy machine", dead.times.max, deadline, most)
 	}
-	if opened == 0 && offers(t, "deploy/metrics.md", "slotgate_redis_circuit_open") {
+	if opened == 0 {
 		t.Error("the circuit of the node never opened")
 	}
 	results.add(row{

@@ -166,7 +166,7 @@ func TestF17MaxClients(t *testing.T) {
 	l := newLedger()
 	writes, reads, others := tallied{}, tallied{}, tallied{}
 	worst := time.Duration(0)
-	for range 60 {
+	for range times(15, 60) {
 		r := writes.add(app.call(t.Context(), "POST", "/v1/counters/"+key+"/add", `{"delta":1}`))
 		l.added(key, r.told())
 		worst = max(worst, r.took)
@@ -179,7 +179,7 @@ func TestF17MaxClients(t *testing.T) {
 		t.Error("the gateway is not alive")
 	}
 	for word := range writes {
-		if !strings.HasPrefix(word, "503 ") && !strings.HasPrefix(word, "504 ") || strings.HasSuffix(word, "unknown") && writes[word] > 2 {
+		if !strings.HasPrefix(word, "503 ") && !strings.HasPrefix(word, "504 ") || strings.HasSuffix(word, "unknown") && writes[word] > 2 { // one may have been under way
 			t.Errorf("writes to the full node: %v", writes)
 		}
 	}
