@@ -1,13 +1,11 @@
 package faults
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -105,20 +103,6 @@ func (a reply) told() outcome {
 
 // silent says whether the answer to a write owes an outcome.
 func (a reply) silent() bool { return a.err == nil && a.status >= 500 && a.outcome == "" }
-
-// offers says whether this build has something that a document of the repository tells of.
-func offers(t *testing.T, document, what string) bool {
-	t.Helper()
-	text, err := os.ReadFile("../../" + document)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Contains(text, []byte(what)) {
-		return true
-	}
-	t.Logf("NOT TESTED: this build has no %s", what)
-	return false
-}
 
 // must gives a value or fails the test.
 func must[T any](v T, err error) func(testing.TB) T {

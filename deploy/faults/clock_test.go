@@ -66,7 +66,7 @@ func TestF22AClockThatIsSet(t *testing.T) {
 			again := app.addOnce(t, name)
 			clock.set(0)
 			g.callerWith(t, token).eventually(t, 200, "GET", "/v1/whoami", "") // a clock put right again
-			if offers(t, "openapi/openapi.yaml", "Idempotency-Key") && (string(again.body) != string(once.body) || again.header.Get("Idempotency-Replayed") != "true") {
+			if string(again.body) != string(once.body) || again.header.Get("Idempotency-Replayed") != "true" {
 				t.Errorf("a write with the same Idempotency-Key was answered %s and %s", once.body, again.body)
 			}
 			results.add(row{"F-22", fmt.Sprintf("the gateway's clock is set %s by an hour", name),
