@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,6 +30,10 @@ func paths(s *store.Store, id *acl.Identity) map[string]func(ctx context.Context
 		},
 		"a write": func(ctx context.Context, key string) error {
 			_, err := s.Set(ctx, id, key, []byte("1"), store.SetOptions{})
+			return err
+		},
+		"a durable write": func(ctx context.Context, key string) error {
+			_, err := s.Set(ctx, id, key, []byte("1"), store.SetOptions{Delivery: store.Delivery{Durability: store.Replica}})
 			return err
 		},
 		"a script": func(ctx context.Context, key string) error {
@@ -269,4 +274,87 @@ func TestOneLongScriptCutsNobodyOff(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// TestAllPrimariesDown: with nobody to ask, every request is refused at once, few connections are tried, and all is well soon after the
+// nodes are back.
+func TestAllPrimariesDown(t *testing.T) {
+	c := clustertest.Run(t, localcluster.Options{Primaries: 3, Replicas: 1, NodeTimeout: 30 * time.Second}) // no failover meanwhile
+	s, ctx, id := newStore(t, c), testContext(t), newApp(t)
+	primaries := must[[]*localcluster.Node](t)(c.Primaries(ctx))
+	var keys []string
+	for _, p := range primaries {
+		keys = append(keys, keyAt(t, c, id, p))
+	}
+	all := paths(s, id)
+	delete(all, "a durable write") // its replicas are asked for first, and answer
+	write := func(key string) error {
+		return within(t, time.Second, func(ctx context.Context) error { return all["a write"](ctx, key) })
+	}
+	for _, key := range keys {
+		if err := write(key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, p := range primaries {
+		p.Kill()
+	}
+	for _, key := range keys {
+		eventually(t, func() string {
+			start := time.Now()
+			err := write(key)
+			if took := time.Since(start); err == nil || took > 20*time.Millisecond {
+				return fmt.Sprintf("a write took %v: %v", took, err)
+			}
+			return ""
+		})
+	}
+	var times []time.Duration
+	for i := range 300 {
+		for name, do := range all {
+			if name == "a listing" { // a replica may still tell the slots, and then each shard is asked
+				continue
+			}
+			start := time.Now()
+			err := within(t, time.Second, func(ctx context.Context) error { return do(ctx, keys[i%3]) })
+			times = append(times, time.Since(start))
+			var e *store.Error
+			if !errors.As(err, &e) || e.Status() != 503 || e.Outcome == store.Unknown {
+				t.Fatalf("%s: %v", name, err)
+			}
+		}
+	}
+	slices.Sort(times)
+	t.Logf("%d refusals: p50 %v, p99 %v, worst %v", len(times), times[len(times)/2], times[len(times)*99/100], times[len(times)-1])
+	for _, p := range primaries {
+		if err := p.Restart(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var redisAt, gatewayAt time.Time
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		eventually(t, func() string {
+			for _, p := range primaries {
+				if info, err := p.Client().ClusterInfo(ctx).Result(); err != nil || !strings.Contains(info, "cluster_state:ok") {
+					return fmt.Sprint("Redis is not back: ", err)
+				}
+			}
+			redisAt = time.Now()
+			return ""
+		})
+	})
+	wg.Go(func() {
+		for _, key := range keys {
+			eventually(t, func() string {
+				if err := write(key); err != nil {
+					return "the gateway is not back: " + err.Error()
+				}
+				gatewayAt = time.Now()
+				return ""
+			})
+		}
+	})
+	wg.Wait()
+	t.Logf("the gateway is back %v after Redis", gatewayAt.Sub(redisAt))
 }

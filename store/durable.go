@@ -153,6 +153,10 @@ func (c *cluster) settle(ctx context.Context, write *durableWrite) (w *way, v an
 	}
 	asking := false
 	for hop := 0; ; hop++ {
+		if w.health.refuses() { // without waiting behind those who were sent before
+			c.doubt(number)
+			return w, nil, copies{}, errCircuitOpen
+		}
 		cmd := write.command(ctx)
 		if err = w.lane(c, write.level).do(ctx, cmd, asking); err == nil {
 			got = cmd.copies
