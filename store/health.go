@@ -47,6 +47,7 @@ var errCircuitOpen = errors.New("store: the node does not answer; it is asked un
 type health struct {
 	addr  string
 	state atomic.Int32
+	_     [64]byte // every command reads what is above, and every pipeline writes what is below
 	// traffic is the commands and pipelines under way, and above 32 bits those that have ended.
 	traffic atomic.Uint64
 
