@@ -36,16 +36,13 @@ func (s *Store) recorded(id *acl.Identity, d *Delivery, stored string, argv []an
 	if len(argv) > maxRecordedArgs {
 		return nil, NewError(CodeIdempotencyUnsupported, "a write with an Idempotency-Key may have "+strconv.Itoa(maxRecordedArgs)+" arguments at most")
 	}
-	touch := ""
-	if d.Durability != Async {
-		touch = "touch"
-	}
 	args := append(make([]any, 0, len(argv)+8), "EVALSHA", "", "2", stored, recordKey(id, stored, d.Idempotency.Key),
-		d.Idempotency.recordHead(), s.cfg.RecordTTL.Milliseconds(), touch, d.kept)
+		d.Idempotency.recordHead(), s.cfg.RecordTTL.Milliseconds(), d.kept)
 	return append(args, argv...), nil
 }
 
 // frameWrote says whether the copies of what a reply of the frame stands for matter: also those of an earlier request's write.
+// A wait is for all that the node has written before, by whomever.
 func frameWrote(reply any) bool {
 	list, _ := reply.([]any)
 	status := scriptReply(list).status()

@@ -41,7 +41,8 @@ func TestAReplayedDurableWriteIsOnTheReplicas(t *testing.T) {
 				t.Error(err)
 			}
 		}()
-		for range 2 { // the write, and its replay, which is no more durable
+		for range 2 { // the write, and its replay at another gateway, whose connection has written nothing yet
+			s := newStore(t, c)
 			d := named("one", "")
 			d.Durability = store.Replica
 			_, err := s.CounterAdd(ctx, id, "k", store.AddOptions{Delta: store.Int(1), Delivery: d})

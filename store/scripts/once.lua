@@ -1,16 +1,14 @@
 -- The frame in which a script runs for a write that has an Idempotency-Key: the operation is a function above this text.
--- KEYS: 1 the caller's key, 2 the record. ARGV: 1 version and fingerprint of the request, 2 life of a record in ms, 3 'touch' if the
--- copies of the write are waited for, 4 what the record keeps behind the reply, encoded; then the operation's own.
+-- KEYS: 1 the caller's key, 2 the record. ARGV: 1 version and fingerprint of the request, 2 life of a record in ms, 3 what the
+-- record keeps behind the reply, encoded; then the operation's own.
 -- Returns what the operation does, or {-20, the record's reply} without running it, or {-21}: the record is of another request.
 local record = redis.call('GET', KEYS[2])
 if record then
   if string.sub(record, 1, #ARGV[1]) ~= ARGV[1] then return {-21} end
-  -- A wait for copies is for what was written before it: this comes after the write that the record is of.
-  if ARGV[3] == 'touch' then redis.call('PEXPIRE', KEYS[2], redis.call('PTTL', KEYS[2])) end
   return {-20, string.sub(record, #ARGV[1] + 1)}
 end
 local own = {}
-for i = 5, #ARGV do own[i - 4] = ARGV[i] end
+for i = 4, #ARGV do own[i - 3] = ARGV[i] end
 local reply = operation({KEYS[1]}, own)
 if reply[1] ~= 1 then return reply end
 
@@ -24,5 +22,5 @@ for i = 1, #reply do
     parts[i + 1] = '$' .. #part .. '\n' .. part .. '\n'
   end
 end
-redis.call('SET', KEYS[2], table.concat(parts) .. ARGV[4], 'PX', ARGV[2])
+redis.call('SET', KEYS[2], table.concat(parts) .. ARGV[3], 'PX', ARGV[2])
 return reply
