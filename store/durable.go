@@ -26,7 +26,7 @@ type durableCmd struct {
 func (d *durableCmd) result() (any, error) {
 	if d.out == nil {
 		v, err := d.Cmder.(*redis.Cmd).Result()
-		if list, _ := v.([]any); err == nil && len(list) == 0 {
+		if list, _ := v.([]any); err == nil && !scriptReply(list).sound() {
 			err = errNoReply
 		}
 		return v, err
