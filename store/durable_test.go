@@ -622,3 +622,49 @@ func TestKillingPrimariesLosesNoDurableWrite(t *testing.T) {
 	}
 	t.Logf("%d kills: %d writes acknowledged, %d not, %d lost", kills, acked.Load(), failed.Load(), lost)
 }
+
+func TestARepetitionIsAsDurableAsTheWrite(t *testing.T) {
+	c := clustertest.Shared(t)
+	id, ctx := newApp(t), testContext(t)
+	must[store.SetResult](t)(newStore(t, c).Set(ctx, id, "known", []byte("1"), store.SetOptions{}))
+	conditions := map[string]store.Condition{
+		"plain": {}, "new": {IfNoneMatch: true}, "known": {IfMatch: []string{store.ETag([]byte("1"))}},
+	}
+	// A store of its own each time: its connections have written nothing, so that there is nothing that Redis would wait for.
+	try := func(key string) (*store.Receipt, error) {
+		d, receipt := durable(store.Replica)
+		d.Idempotency = store.Idempotency{Key: "once-" + key}
+		_, err := newStore(t, c).Set(ctx, id, key, []byte("2"), store.SetOptions{Cond: conditions[key], Delivery: d})
+		return receipt, err
+	}
+	if err := c.StallReplication(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for key := range conditions {
+		for _, time := range []string{"first", "second"} {
+			if receipt, err := try(key); err == nil {
+				t.Errorf("%s, %s time: fine without a copy, %+v", key, time, *receipt)
+			} else {
+				wantCode(t, err, store.CodeAppliedNotReplicated)
+			}
+		}
+	}
+	if err := c.ResumeReplication(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for key := range conditions {
+		eventually(t, func() string {
+			receipt, err := try(key)
+			if err != nil {
+				return err.Error()
+			}
+			if !receipt.Replayed || receipt.Reached != store.Replica || receipt.Copies != 1 {
+				t.Errorf("%s: %+v", key, *receipt)
+			}
+			return ""
+		})
+		if got, _ := onReplica(t, c, id.Prefix+key); got != "2" {
+			t.Errorf("the replica has %q", got)
+		}
+	}
+}
