@@ -227,6 +227,8 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 // elsewhere are the metrics that the scenario does not bring about, with the test that does.
 var elsewhere = map[string]string{
 	metric.CertificateExpiry.Name: "the tests of TLS",
+	metric.DurableDuration.Name:   "the tests of durability",
+	metric.DurableWrites.Name:     "the tests of durability",
 }
 
 // missing compares what is exposed with the list of names, both ways.
