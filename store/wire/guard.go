@@ -123,6 +123,12 @@ func (c *guarded) look(b []byte) (pass, skip int) {
 			c.line, c.cr = 1, false
 			i++
 		case b[i] == '$' || b[i] == '*':
+			if b[i] == '$' && c.depth == 0 {
+				if n := short(b[i:]); n > 0 {
+					i += n
+					continue
+				}
+			}
 			n, why := c.lookAtLength(b[i:])
 			switch {
 			case why != "":
@@ -168,6 +174,21 @@ func (c *guarded) lookAtLine(b []byte) (n int, ok bool) {
 	c.line = 0
 	c.element()
 	return n, true
+}
+
+// short returns how many bytes at the beginning of b are a string that is wholly there and no longer than any limit; 0 = that takes a
+// closer look. Nearly all replies of a batch are such, and cost a quarter of that look (BenchmarkGuard).
+func short(b []byte) int {
+	i, length := 1, 0
+	for i < len(b) && b[i]-'0' <= 9 && i <= 7 {
+		length = 10*length + int(b[i]-'0')
+		i++
+	}
+	end := i + 2 + length + 2
+	if i == 1 || length > base || end > len(b) || b[i] != '\r' || b[i+1] != '\n' || b[end-2] != '\r' || b[end-1] != '\n' {
+		return 0
+	}
+	return end
 }
 
 // lookAtLength reads "$5\r\n" or "*2\r\n"; n = 0 says that its end is not in b.
