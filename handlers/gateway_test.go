@@ -59,6 +59,8 @@ type gateway struct {
 	people directory
 	redis  *redis.ClusterClient // knows nothing of the gateway
 	ready  error
+	bytes  *middleware.BytesInFlight
+	routes gin.RoutesInfo
 }
 
 // Sizes of the tests' apps: small, so that going over them is cheap.
@@ -95,6 +97,7 @@ func start(t testing.TB, change ...func(*store.Config)) *gateway {
 func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	registry, limiter := prometheus.NewRegistry(), middleware.NewLimiter(nil)
 	inFlight := middleware.NewBytesInFlight(64 << 20)
+	g.bytes = inFlight
 	global, v1 := middleware.Chain(middleware.Config{
 		Log: slog.New(slog.DiscardHandler), Authenticator: g.people, Limiter: limiter, BytesInFlight: inFlight, Drain: &middleware.Drain{},
 		Metrics:  middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: inFlight, Limiter: limiter}),
@@ -107,6 +110,7 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	handlers.New(handlers.Config{
 		Store: s, Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
 	}).Register(e, e.Group("/v1", v1...))
+	g.routes = e.Routes()
 	e.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(e.Routes())))
 	e.NoMethod(middleware.NoMethod())
 	return e
