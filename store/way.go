@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pipe"
 	"github.com/slotgate/slotgate/store/slot"
@@ -190,7 +191,8 @@ func (s *Store) watch(ctx context.Context, c *cluster, h *health, now time.Time)
 		return
 	}
 	s.done.Go(func() {
-		err := h.probe(ctx, c.raw, s.cfg.Redis.DialTimeout)
+		err := errPanic
+		alive.Once(s.log, "asking whether a node lives", func() { err = h.probe(ctx, c.raw, s.cfg.Redis.DialTimeout) })
 		if closed := h.probed(time.Now(), err, s.cfg.Circuit); closed {
 			s.log.Info("a Redis node answers again", "cluster", c.name, "node", h.addr)
 		}
