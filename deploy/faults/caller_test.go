@@ -101,9 +101,6 @@ func (a reply) told() outcome {
 	return unknown
 }
 
-// silent says whether the answer to a write owes an outcome.
-func (a reply) silent() bool { return a.err == nil && a.status >= 500 && a.outcome == "" }
-
 // must gives a value or fails the test.
 func must[T any](v T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
