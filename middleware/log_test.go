@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -107,6 +108,38 @@ func TestWhichRequestsAreLogged(t *testing.T) {
 		if len(got) > 0 && got[0]["level"] != c.level {
 			t.Errorf("%s: level %v", name, got[0]["level"])
 		}
+	}
+}
+
+// A node that is dead gives every request the same line; what is rarer must not drown in them.
+func TestFailuresOfOneCodeFillNoDisk(t *testing.T) {
+	var b syncBuffer
+	sink := middleware.Log(slog.New(slog.NewJSONHandler(&b, nil)), middleware.NewLive(middleware.Settings{AccessLog: middleware.LogConfig{
+		Slow: time.Minute, FailuresPerS: 10,
+	}}))
+	start := time.Unix(1_800_000_000, 0)
+	fail := func(second int, code store.Code, n int) {
+		for i := range n {
+			at := start.Add(time.Duration(second)*time.Second + time.Duration(i)*time.Millisecond)
+			sink(&middleware.Event{Start: at, Status: 503, Code: code})
+		}
+	}
+	fail(0, store.CodeClusterDown, 500)
+	fail(0, store.CodeInternal, 1)
+	fail(1, store.CodeClusterDown, 30)
+	fail(2, store.CodeClusterDown, 3)
+	count, leftOut := map[any]int{}, []any{}
+	for _, l := range lines(t, b.String()) {
+		count[l["code"]]++
+		if n, ok := l["left_out"]; ok {
+			leftOut = append(leftOut, n)
+		}
+	}
+	if count["cluster_down"] != 10+10+3 || count["internal"] != 1 {
+		t.Errorf("lines by code: %v; want 23 of cluster_down, 1 of internal", count)
+	}
+	if !reflect.DeepEqual(leftOut, []any{490., 20.}) {
+		t.Errorf("left out, as told: %v; want 490 and 20", leftOut)
 	}
 }
 

@@ -235,10 +235,12 @@ type TrustedIssuer struct {
 type Log struct {
 	// Least level written: debug, info, warn or error.
 	Level string `yaml:"level"`
-	// One of so many fine requests is logged; 1: all, 0: none. Slow ones and 5xx always are. One in 100 shows the shape of the traffic and costs next to nothing.
+	// One of so many fine requests is logged; 1: all, 0: none. Slow ones and 5xx are as well, up to log.failures_per_s. One in 100 shows the shape of the traffic and costs next to nothing.
 	Sample int `yaml:"sample"`
 	// Requests that take longer count as slow and are logged, in ms; 0: none does. A tenth of the deadline.
 	SlowMS int `yaml:"slow_ms"`
+	// Lines per second about failures (5xx) of one code, and as many about slow requests; 0: all. The next line says as left_out how many were not written; metrics count all. 10 show what happens and keep a dead node from filling the disk.
+	FailuresPerS int `yaml:"failures_per_s"`
 }
 
 // HTTP bounds connections and shutdown of both listeners.
@@ -377,7 +379,7 @@ func defaultConfig() Config {
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
-		Log:        Log{Level: "info", Sample: 100, SlowMS: 100},
+		Log:        Log{Level: "info", Sample: 100, SlowMS: 100, FailuresPerS: 10},
 		HTTP: HTTP{
 			H2:                   true,
 			MaxConcurrentStreams: 100,

@@ -63,6 +63,7 @@ var numberBounds = map[string]bounds{
 	"auth.burst":                       {1, 1_000_000},
 	"log.sample":                       {0, math.MaxInt32},
 	"log.slow_ms":                      {0, oneHourMS},
+	"log.failures_per_s":               {0, 1_000_000},
 	"metrics.redis_poll_ms":            {0, oneHourMS},
 	"http.max_concurrent_streams":      {1, 10_000},
 	"http.max_connections":             {0, 1 << 24},

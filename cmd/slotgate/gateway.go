@@ -223,7 +223,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 // liveSettings are those of the guards that a reload changes.
 func liveSettings(cfg Config) middleware.Settings {
 	return middleware.Settings{
-		AccessLog: middleware.LogConfig{SampleOneIn: cfg.Log.Sample, Slow: milliseconds(cfg.Log.SlowMS)},
+		AccessLog: middleware.LogConfig{SampleOneIn: cfg.Log.Sample, Slow: milliseconds(cfg.Log.SlowMS), FailuresPerS: cfg.Log.FailuresPerS},
 		Deadline: middleware.DeadlineConfig{
 			Default: milliseconds(cfg.Limits.DeadlineMS), Body: milliseconds(cfg.HTTP.BodyTimeoutMS),
 			BodyRate: int64(cfg.HTTP.BodyMinBytesPerS),
