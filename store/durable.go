@@ -168,7 +168,7 @@ func (c *cluster) settle(ctx context.Context, write *durableWrite) (w *way, v an
 			return w, v, got, err
 		}
 		c.doubt(number)
-		next, ask := c.redirect(ctx, err)
+		next, ask := c.redirect(ctx, write.stored, err)
 		if next == nil || hop == maxHops {
 			return w, nil, copies{}, err
 		}
@@ -176,13 +176,17 @@ func (c *cluster) settle(ctx context.Context, write *durableWrite) (w *way, v an
 	}
 }
 
-// redirect is the way to the node that err sends to; nil if err is no redirect, or to a node that go-redis has not met yet.
-func (c *cluster) redirect(ctx context.Context, err error) (w *way, ask bool) {
+// redirect is the way to the node that err sends the key to; nil if err is no redirect, or to a node that go-redis has not met yet.
+func (c *cluster) redirect(ctx context.Context, stored string, err error) (w *way, ask bool) {
 	addr, moved := redis.IsMovedError(err)
 	if moved {
 		c.reload(ctx)
 	} else if addr, ask = redis.IsAskError(err); !ask {
 		return nil, false
+	} else {
+		// A primary that gets its first slot is on no slot map yet. go-redis makes a client of it when a redirect of its own leads there,
+		// and closes that one when it looks at the map again.
+		_ = c.client.Process(ctx, onceCmd{redis.NewCmd(ctx, rowExists.name, stored)})
 	}
 	if node := c.nodes.client(addr); node != nil {
 		return c.way(node), ask
