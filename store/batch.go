@@ -104,7 +104,6 @@ func sequence(n int) []int {
 // whole sends a small job in one piece: its items are the batch's.
 func (b *batch) whole(ctx context.Context, j *job, groups []nodeItems) {
 	b.items = newItems(len(j.slots))
-	defer b.release()
 	for _, g := range groups {
 		for _, i := range g.items {
 			b.items[i].slot = int(j.slots[i])
@@ -118,6 +117,7 @@ func (b *batch) whole(ctx context.Context, j *job, groups []nodeItems) {
 		}
 		b.counted(g.items)
 	}
+	b.release() // not after a panic: then a pipe may still write to the calls
 }
 
 // end gives items of the job that were never sent their answer.
@@ -264,7 +264,6 @@ func (b *batch) lane(ctx context.Context, j *job, chunks []nodeItems) {
 func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
 	part := *b
 	part.items = newItems(len(c.items))
-	defer part.release()
 	own := nodeItems{c.way, sequence(len(c.items))}
 	for n, i := range c.items {
 		part.items[n].slot = int(j.slots[i])
@@ -285,6 +284,7 @@ func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
 		j.done(i, &part.items[n])
 	}
 	part.counted(own.items)
+	part.release()
 	return dead
 }
 
