@@ -236,7 +236,7 @@ func (cs *clusters) closeIdle(before time.Time) {
 		if c.lastUse.Load() < before.Unix() {
 			delete(cs.byName, name)
 			_ = c.client.Close()
-			c.keepNodes(nil)
+			c.keepNodes(nil, 0)
 		}
 	}
 }

@@ -195,9 +195,31 @@ func TestANodeThatHasLeftIsNotRefused(t *testing.T) {
 	n := nodes{byAddr: map[string]knownNode{}, labels: newLabels(10), healths: map[string]*health{}, dials: 1}
 	h := n.health("node:1")
 	h.state.Store(open)
-	n.keep(nil)
+	n.keep(nil, time.Now(), 0)
 	if h.refuses() || len(n.healths) != 0 {
 		t.Errorf("refuses: %v; %d are known", h.refuses(), len(n.healths))
+	}
+}
+
+// A node that is back before go-redis has closed its client has that client again, with the same health behind it.
+func TestANodeThatComesBackIsStillKnown(t *testing.T) {
+	n := nodes{byAddr: map[string]knownNode{}, labels: newLabels(10), healths: map[string]*health{}, dials: 1}
+	client := redis.NewClient(&redis.Options{Addr: "node:1"})
+	defer func() { _ = client.Close() }()
+	h, start := n.add(client), time.Now()
+	known := func() bool { return n.client("node:1") == client && n.healths["node:1"] == h }
+	n.keep(nil, start, time.Minute)
+	n.keep(nil, start.Add(59*time.Second), time.Minute)
+	if !known() {
+		t.Error("it is forgotten within the minute")
+	}
+	n.keep(map[*redis.Client]bool{client: true}, start.Add(59*time.Second), time.Minute)
+	n.keep(nil, start.Add(2*time.Minute), time.Minute)
+	if !known() {
+		t.Error("it was back, and is forgotten when it leaves again")
+	}
+	if gone := n.keep(nil, start.Add(3*time.Minute), time.Minute); len(gone) != 1 || n.client("node:1") != nil || len(n.healths) != 0 {
+		t.Errorf("%q are forgotten, %d healths are left", gone, len(n.healths))
 	}
 }
 

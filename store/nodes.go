@@ -23,6 +23,7 @@ type nodes struct {
 type knownNode struct {
 	client *redis.Client
 	label  string
+	gone   time.Time // when it was first seen to have left; zero = it has not
 }
 
 // add notes a new client.
@@ -31,7 +32,7 @@ func (n *nodes) add(client *redis.Client) *health {
 	defer n.mu.Unlock()
 	addr := client.Options().Addr
 	label := n.labels.of(addr)
-	n.byAddr[addr] = knownNode{client, label}
+	n.byAddr[addr] = knownNode{client: client, label: label}
 	h := n.healthOf(addr)
 	h.name(label)
 	return h
@@ -96,12 +97,21 @@ func (n *nodes) client(addr string) *redis.Client {
 	return n.byAddr[addr].client
 }
 
-// keep forgets all nodes but those of these clients, and returns the labels that nobody has any more.
-func (n *nodes) keep(alive map[*redis.Client]bool) (gone []string) {
+// keep forgets all nodes but those of these clients, and returns the labels that nobody has any more. One that has left is kept for
+// another while (0 = none): go-redis closes its client only a minute later (v9.23.0, newClusterState), and a node that is back before gets
+// the same, of which nobody would hear.
+func (n *nodes) keep(alive map[*redis.Client]bool, now time.Time, while time.Duration) (gone []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for addr, k := range n.byAddr {
-		if !alive[k.client] {
+		switch {
+		case alive[k.client]:
+			k.gone = time.Time{}
+			n.byAddr[addr] = k
+		case while > 0 && k.gone.IsZero():
+			k.gone = now
+			n.byAddr[addr] = k
+		case now.Sub(k.gone) >= while:
 			delete(n.byAddr, addr)
 			gone = append(gone, n.labels.free(addr)...)
 		}

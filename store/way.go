@@ -133,7 +133,7 @@ func (c *cluster) forgetNodes(ctx context.Context) {
 		return // another time
 	}
 	if all, err := members(ctx, c.client.ForEachShard); err == nil {
-		c.keepNodes(all)
+		c.keepNodes(all, forgetAfter)
 	}
 	c.ways.Range(func(node, v any) bool {
 		w := v.(*way)
@@ -157,9 +157,9 @@ func members(ctx context.Context, each func(context.Context, func(context.Contex
 	})
 }
 
-// keepNodes takes all nodes but those of these clients out of the metrics.
-func (c *cluster) keepNodes(alive map[*redis.Client]bool) {
-	for _, label := range c.nodes.keep(alive) {
+// keepNodes takes all nodes but those of these clients out of the metrics, those that have just left after a while.
+func (c *cluster) keepNodes(alive map[*redis.Client]bool, while time.Duration) {
+	for _, label := range c.nodes.keep(alive, time.Now(), while) {
 		c.metrics.forgetNode(c.name, label)
 	}
 }
