@@ -279,9 +279,9 @@ func (r answer) inBatch(t *testing.T) seen {
 	}
 	var body struct {
 		Items []struct {
-			Found bool
-			Value string
-			Error *struct{}
+			Found   bool
+			Value   string
+			Problem *struct{}
 		}
 	}
 	if err := json.Unmarshal([]byte(r.body), &body); err != nil || len(body.Items) != 1 {
@@ -289,7 +289,7 @@ func (r answer) inBatch(t *testing.T) seen {
 		return seen{code: "not_applied"}
 	}
 	switch it := body.Items[0]; {
-	case it.Error != nil:
+	case it.Problem != nil:
 		return seen{code: "not_applied"}
 	case !it.Found:
 		return seen{code: "key_not_found"}

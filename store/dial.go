@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -91,10 +92,20 @@ func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (
 		return nil, failed
 	}
 	conn, err := raw(ctx, network, addr)
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) { // one that its caller gave up says nothing
+	switch {
+	case err == nil || errors.Is(ctx.Err(), context.Canceled): // one that its caller gave up says nothing
+	case lost(err):
+		h.suspect(time.Now()) // but the next may hold: if none does, the circuit opens
+	default:
 		h.dialled(err)
 	}
 	return conn, err
+}
+
+// lost says whether a connection was made and broke. A bad network does that to some of them, and a node must not be out of reach until
+// the next probe because of one.
+func lost(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // dialled notes whether a connection could be made.

@@ -55,7 +55,7 @@ func (h nodeHook) notSent(cmd redis.Cmder, err error) bool {
 	case errors.As(err, &already):
 		return false
 	case cmd.Name() == "hello" && isTransport(err):
-		if !isTimeout(err) {
+		if !isTimeout(err) && !lost(err) {
 			h.health.dialled(err)
 		}
 		return true

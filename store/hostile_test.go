@@ -345,7 +345,7 @@ func TestAReplyOverTheCapIsNeverHeld(t *testing.T) {
 				wantCode(t, err, store.CodeResponseTooLarge)
 			})
 			t.Logf("allocated %d KB", bytes>>10)
-			if bytes > 16<<20 {
+			if bytes > size/2 { // it takes 2.5 MB, and whatever the tests before have left running
 				t.Errorf("allocated %d MB for a value of %d MB", bytes>>20, size>>20)
 			}
 		})
