@@ -23,6 +23,7 @@ type fakeNode struct {
 func newFakeNode(t *testing.T) *fakeNode {
 	t.Helper()
 	n := &fakeNode{}
+	n.answer(func(c *server.Peer) { c.WriteError("ERR nobody has said what to answer") })
 	srv, err := server.NewServer("127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
