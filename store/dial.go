@@ -50,7 +50,8 @@ func (c *cluster) gate(raw dialFunc) dialFunc {
 
 var errGivenUp = errors.New("nobody waits for the connection any more")
 
-// dial waits for a place and dials. If the latest dial has failed it waits for the next probe instead, and fails as that does.
+// dial waits for a place and dials. If the latest dial has failed it waits for the next probe instead, and fails as that does; not for a
+// place at a full node, which may take long.
 func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (net.Conn, error) {
 	for {
 		h.mu.Lock()
@@ -63,6 +64,9 @@ func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (
 			return nil, failed
 		}
 		h.suspect(time.Now()) // there must be a probe
+		if errors.Is(failed, errFull) {
+			return nil, failed
+		}
 		select {
 		case <-ctx.Done():
 			return nil, failed
@@ -142,6 +146,9 @@ func meeting(raw dialFunc, timeout time.Duration) dialFunc {
 	}
 }
 
+// errFull is an answer too: the connections that there are can go on.
+var errFull = errors.New("the node accepts no more connections")
+
 // noPlace begins the line with which a node turns connections down.
 const noPlace = "-ERR max number of clients"
 
@@ -158,7 +165,7 @@ func greet(ctx context.Context, raw dialFunc, network, addr string, timeout time
 	}
 	line, err := ping(ctx, conn)
 	if err == nil && strings.HasPrefix(line, noPlace) {
-		err = errors.New("the node accepts no more connections")
+		err = errFull
 	}
 	if err != nil {
 		_ = conn.Close()

@@ -161,14 +161,15 @@ func (h *health) watch(now time.Time, cfg CircuitConfig) (probe, opened bool) {
 
 // probed notes how the node has answered the question. closed says that its circuit was open.
 func (h *health) probed(now time.Time, err error, cfg CircuitConfig) (closed bool) {
-	if err == nil {
+	answers := err == nil || errors.Is(err, errFull)
+	if answers {
 		closed = h.refuses()
 		h.recover()
 	}
 	h.dialled(err)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.probing, h.silent = false, err != nil
+	h.probing, h.silent = false, !answers
 	h.pause = min(max(2*h.pause, leastProbePause), max(cfg.Probe, leastProbePause))
 	h.next = now.Add(h.pause)
 	close(h.verdict)

@@ -108,6 +108,10 @@ func TestCircuit(t *testing.T) {
 			p.pass(time.Second, errDead)
 			p.command(errCircuitOpen)
 		}, open},
+		{"one that is full answers on the connections that there are", func(p *patient) {
+			p.command(&dialError{errFull})
+			p.pass(time.Minute, errFull)
+		}, doubtful},
 		{"it never opens when it is told not to", func(p *patient) {
 			p.cfg.OpenAfter = -1
 			p.command(errDead)
