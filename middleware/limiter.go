@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
@@ -17,7 +18,7 @@ type Limiter struct {
 	clock Clock
 	start time.Time
 
-	records limit // of every app
+	records atomic.Pointer[limit] // of every app
 
 	mu   sync.Mutex
 	byID map[string]*appLimits

@@ -20,7 +20,7 @@ func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerF
 			return
 		}
 		limits := r.caller(limiter, nil).limits
-		r.records = records{limiter, limits, rejected}
+		r.records = records{limiter: limiter, app: limits, rejected: rejected}
 		if len(limits.limits) == 0 {
 			return
 		}

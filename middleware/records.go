@@ -13,9 +13,10 @@ const DefaultRecordsPerSecond = 50
 // recordBurst is for how many seconds the rate may be used at once: jobs come in heaps.
 const recordBurst = 10
 
-// LimitRecords sets how many idempotency records each app may leave per second. To be called before the first request.
+// LimitRecords sets how many idempotency records each app may leave per second, from the next request on.
 func (l *Limiter) LimitRecords(perSecond int64) {
-	l.records = newLimit(perSecond, time.Second, recordBurst*perSecond)
+	records := newLimit(perSecond, time.Second, recordBurst*perSecond)
+	l.records.Store(&records)
 }
 
 // recordPolicy names the limit in problems and metrics.
@@ -26,11 +27,13 @@ type records struct {
 	limiter  *Limiter
 	app      *appLimits // nil = nobody is known whose records they are
 	rejected func(app, policy string)
+	taken    *limit // by which a record was taken, and is given back
 }
 
 // TakeRecord implements store.Recorder.
 func (r *records) TakeRecord() error {
-	d := r.app.record.take(r.limiter.now(), r.limiter.records, 1)
+	r.taken = r.limiter.records.Load()
+	d := r.app.record.take(r.limiter.now(), *r.taken, 1)
 	if d.ok {
 		return nil
 	}
@@ -44,4 +47,4 @@ func (r *records) TakeRecord() error {
 }
 
 // GiveBackRecord implements store.Recorder.
-func (r *records) GiveBackRecord() { r.app.record.giveBack(r.limiter.records, 1) }
+func (r *records) GiveBackRecord() { r.app.record.giveBack(*r.taken, 1) }

@@ -12,6 +12,12 @@ import (
 // defaultRecordTTL is how long the repetition of a write is known: a day, after which no client tries any more.
 const defaultRecordTTL = 24 * time.Hour
 
+// KeepRecords sets Config.RecordTTL anew, for records from now on; 0 = 24 h.
+func (s *Store) KeepRecords(ttl time.Duration) {
+	def(&ttl, defaultRecordTTL)
+	s.recordTTL.Store(int64(ttl))
+}
+
 // maxRecordedArgs is the most arguments that an operation with an Idempotency-Key may have: what Lua can unpack with room to spare.
 const maxRecordedArgs = 1000
 
@@ -37,7 +43,7 @@ func (s *Store) recorded(id *acl.Identity, d *Delivery, stored string, argv []an
 		return nil, NewError(CodeIdempotencyUnsupported, "a write with an Idempotency-Key may have "+strconv.Itoa(maxRecordedArgs)+" arguments at most")
 	}
 	args := append(make([]any, 0, len(argv)+8), "EVALSHA", "", "2", stored, recordKey(id, stored, d.Idempotency.Key),
-		d.Idempotency.recordHead(), s.cfg.RecordTTL.Milliseconds(), d.kept)
+		d.Idempotency.recordHead(), time.Duration(s.recordTTL.Load()).Milliseconds(), d.kept)
 	return append(args, argv...), nil
 }
 

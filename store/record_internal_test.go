@@ -88,7 +88,8 @@ func TestRecordsLieInTheSlotOfTheKeyAndApart(t *testing.T) {
 }
 
 func TestAWriteWithMoreThanAThousandArgumentsIsRefused(t *testing.T) {
-	s := &Store{cfg: Config{RecordTTL: time.Hour}}
+	s := new(Store)
+	s.KeepRecords(time.Hour)
 	d := Delivery{Idempotency: Idempotency{Key: "k"}}
 	id := &acl.Identity{App: &acl.App{Namespace: "shop"}}
 	if _, err := s.recorded(id, &d, "shop:k", make([]any, 1000)); err != nil {

@@ -106,6 +106,8 @@ type Store struct {
 	stop     context.CancelFunc
 	done     sync.WaitGroup
 	retired  chan []*cluster // to be closed by and by
+	// recordTTL is the configured one, until it is set anew.
+	recordTTL atomic.Int64
 }
 
 // New makes a Store; it connects to nothing yet, but for the polls of nodes. Close must be called. registry and log may be nil.
@@ -117,6 +119,7 @@ func New(cfg Config, registry prometheus.Registerer, log *slog.Logger) (*Store, 
 		log = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{cfg: cfg.withDefaults(), log: log, now: time.Now, retired: make(chan []*cluster)}
+	s.KeepRecords(s.cfg.RecordTTL)
 	s.clusters = clusters{store: s, configs: cfg.Clusters, byName: map[string]*cluster{}}
 	s.metrics = newMetrics(registry, s)
 	ctx, stop := context.WithCancel(context.Background())

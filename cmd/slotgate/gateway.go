@@ -34,6 +34,7 @@ type gateway struct {
 	issuer      *tokens.Issuer
 	verifier    *tokens.Verifier
 	store       *store.Store
+	limiter     *middleware.Limiter
 	drain       middleware.Drain
 	readiness   *readiness
 	push        *falcon.Pusher
@@ -148,11 +149,13 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},
 		NodePoll:        milliseconds(cfg.Metrics.RedisPollMS),
-		RecordTTL:       time.Duration(cfg.Limits.IdempotencyTTLS) * time.Second,
+		RecordTTL:       recordTTL(cfg.Limits),
 		CursorKey:       secret.Sub(acl.LabelCursorMAC),
 		OtherCursorKeys: others,
 	}, registry, log)
 }
+
+func recordTTL(l Limits) time.Duration { return time.Duration(l.IdempotencyTTLS) * time.Second }
 
 // orNone says "none" as the store wants it: there 0 is its default.
 func orNone(n int) int {
@@ -192,6 +195,7 @@ func (g *gateway) makeTokens(secret acl.Secret) error {
 func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	settings := liveSettings(g.cfg)
 	limiter := middleware.NewLimiter(nil)
+	g.limiter = limiter
 	limiter.LimitRecords(int64(g.cfg.Limits.IdempotencyRecordsPerS))
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,

@@ -146,6 +146,8 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 	r.live.Set(liveSettings(cfg))
 	g.alerts.set(cfg.Alerts)
 	g.bytes.SetLimit(cfg.Limits.BytesInFlight)
+	g.limiter.LimitRecords(int64(cfg.Limits.IdempotencyRecordsPerS))
+	g.store.KeepRecords(recordTTL(cfg.Limits))
 	g.directory.SetDefaults(ctx, directoryDefaults(cfg))
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/store/localcluster/certtest"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
@@ -431,5 +433,54 @@ func TestReloadWithoutAGateway(t *testing.T) {
 			t.Errorf("%s: code %d: %s", row.what, got.code, got.stderr)
 		}
 		contains(t, row.what, got.stderr, row.want)
+	}
+}
+
+func TestReloadBoundsIdempotencyRecordsAnew(t *testing.T) {
+	vars := clusterVars(t)
+	token := newToken(t, vars, "records")
+	c := &configured{file: filepath.Join(t.TempDir(), "slotgate.yaml")}
+	limits := func(text string) {
+		if err := os.WriteFile(c.file, []byte("limits: {"+text+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	limits("idempotency_records_per_s: 1")
+	c.running = startGateway(t, vars, "--config", c.file)
+	c.waitReady(t)
+	sent := 0
+	add := func() int {
+		sent++
+		req, err := http.NewRequest("POST", c.api+"/v1/counters/n/add", strings.NewReader(`{"delta":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("Idempotency-Key", fmt.Sprint("k", sent))
+		return do(t, http.DefaultClient, req).StatusCode
+	}
+	eventually(t, func() bool { return add() == 429 })
+	limits("idempotency_records_per_s: 1000, idempotency_ttl_s: 77")
+	c.mustReload(t)
+	for range 50 {
+		if got := add(); got != 200 {
+			t.Fatalf("after the reload the answer is %d", got)
+		}
+	}
+	var kept atomic.Int64 // records of the new length
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: clustertest.Shared(t).Addrs()})
+	defer client.Close()
+	err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
+		all := node.Scan(ctx, 0, "slotgate:i:*", 1000).Iterator()
+		for all.Next(ctx) {
+			if ttl := node.TTL(ctx, all.Val()).Val(); ttl > 0 && ttl <= 77*time.Second {
+				kept.Add(1)
+			}
+		}
+		return all.Err()
+	})
+	if err != nil || kept.Load() < 50 {
+		t.Errorf("%d records are kept for 77 s, %v", kept.Load(), err)
 	}
 }
