@@ -122,7 +122,7 @@ type Limits struct {
 	DeadlineMS int `yaml:"deadline_ms"`
 	// How long the answer to a write with an Idempotency-Key is kept for its repetition, in s. A day, after which no client tries any more.
 	IdempotencyTTLS int `yaml:"idempotency_ttl_s"`
-	// Such answers that an app may leave per second, and ten times as many at once; further writes with an Idempotency-Key are 429, repetitions do not count. Each gateway counts alone. An answer takes some 250 bytes, so 50 a second all day are 1 GB.
+	// Such answers that an app may leave per second, and ten times as many at once; further writes with an Idempotency-Key are 429. Repetitions do not count, but are refused as well then. Each gateway counts alone. An answer takes some 250 bytes, so 50 a second all day are 1 GB.
 	IdempotencyRecordsPerS int `yaml:"idempotency_records_per_s"`
 }
 
