@@ -176,7 +176,9 @@ func (c *client) mset() (failed string) {
 	whole := c.outcome(a)
 	said := map[string]outcome{}
 	for _, i := range parseProblem(a.body).Items {
-		said[i.Key] = outcomeOf(i.Outcome, whole)
+		if said[i.Key] = outcomeOf(i.Outcome, whole); i.Outcome == "" && a.status >= 500 {
+			c.load.ledger.silence(fmt.Sprintf("mset, item %s: %d %.200q", i.Key, a.status, a.body))
+		}
 	}
 	for _, i := range items {
 		o, ok := said[i.Key]
