@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -151,7 +152,7 @@ func (in *installation) serveOn(t *testing.T, api string, settings ...string) *g
 	g := &gateway{api: api, admin: freeAddr(t), done: make(chan struct{}), log: &logFile{filepath.Join(t.TempDir(), "log")}}
 	args := []string{"serve", "--listen", g.api, "--admin-listen", g.admin}
 	// Without a balancer there is nobody to wait for; the log tells of errors alone. A scenario's own settings come later and win.
-	for _, s := range append([]string{"http.drain_delay_ms=0", "log.sample=0"}, settings...) {
+	for _, s := range append([]string{"http.drain_delay_ms=0", "log.sample=0", "pprof=true"}, settings...) {
 		args = append(args, "--set", s)
 	}
 	g.cmd = in.command(t, args...)
@@ -251,10 +252,10 @@ lines:
 }
 
 // size is what a gateway holds.
-type size struct{ residentMB, goroutines, descriptors int }
+type size struct{ residentMB, liveMB, goroutines, descriptors int }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d MB, %d goroutines, %d descriptors", s.residentMB, s.goroutines, s.descriptors)
+	return fmt.Sprintf("%d MB (%d MB live), %d goroutines, %d descriptors", s.residentMB, s.liveMB, s.goroutines, s.descriptors)
 }
 
 // size asks the kernel and the gateway.
@@ -273,7 +274,28 @@ func (g *gateway) size(t *testing.T) size {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return size{pages * os.Getpagesize() >> 20, int(g.metric(t, "go_goroutines")), len(fds)}
+	return size{pages * os.Getpagesize() >> 20, g.live(t), int(g.metric(t, "go_goroutines")), len(fds)}
+}
+
+// live is what a collection leaves of the gateway's heap, in MB.
+func (g *gateway) live(t *testing.T) int {
+	t.Helper()
+	r, err := http.Get("http://" + g.admin + "/debug/pprof/heap?gc=1&debug=1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Body.Close()
+	profile, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, found := strings.Cut(string(profile), "# HeapAlloc = ")
+	figure, _, _ := strings.Cut(rest, "\n")
+	bytes, err := strconv.Atoi(figure)
+	if !found || err != nil {
+		t.Fatalf("no heap in the profile: %v", err)
+	}
+	return bytes >> 20
 }
 
 const (
@@ -282,16 +304,19 @@ const (
 	// pooled is how many connections to Redis a gateway keeps at most when a fault has passed: redis.pool_size and
 	// redis.pipeline_pool_size of each of the six nodes. Retries use them, and idle ones stay for the next fault.
 	pooled = 6 * (32 + 8)
+	// buffered is what may be live in the end and was not before, in MB: the buffers of those connections are 12 MB, those of pools of
+	// items and answers some more.
+	buffered = 32
 )
 
-// flat waits until the gateway holds no more goroutines than before a fault, and no more descriptors than then and its pools, and returns both
-// sizes in words. Call it when no client is connected any more, as before.
+// flat waits until the gateway holds no more goroutines than before a fault, no more descriptors than then and its pools, and no more memory
+// than then and their buffers, and returns both sizes in words. Call it when no client is connected any more, as before.
 func (g *gateway) flat(t *testing.T, before size) string {
 	t.Helper()
 	var now size
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		now = g.size(t)
-		if now.goroutines <= before.goroutines+slack && now.descriptors <= before.descriptors+pooled {
+		if now.goroutines <= before.goroutines+slack && now.descriptors <= before.descriptors+pooled && now.liveMB <= before.liveMB+buffered {
 			return fmt.Sprintf("%v, before %v", now, before)
 		}
 		if time.Now().After(deadline) {
