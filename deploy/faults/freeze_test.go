@@ -98,7 +98,7 @@ func TestF04FreezeOneOfThree(t *testing.T) {
 			t.Fatal(err)
 		}
 		for begun := time.Now(); time.Since(begun) < length; pause(t, 250*time.Millisecond) {
-			most = max(most, g.size(t).goroutines)
+			most = max(most, int(g.metric(t, "go_goroutines")))
 		}
 		phase("after")
 		if err := c.Nodes()[0].Resume(); err != nil {
@@ -114,6 +114,9 @@ func TestF04FreezeOneOfThree(t *testing.T) {
 	whole, frozen, stuck := healthy.sum("whole", "*", "*"), healthy.sum("frozen", "*", "*"), hit.sum("frozen", "*", "*")
 	if frozen.failures() > 0 {
 		t.Errorf("keys of healthy shards: %v", frozen.failed)
+	}
+	if opens := int(g.metric(t, "slotgate_redis_circuit_opens_total")); opens != rounds {
+		t.Errorf("the frozen node was cut off %d times in %d freezes", opens, rounds)
 	}
 	// Each request may have one goroutine, and its connection another two.
 	if bound := before.goroutines + 3*(healthy.clients+hit.clients) + slack; most > bound {
