@@ -55,6 +55,20 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
+// One allocation carries the whole request (see request).
+func TestTheChainAllocatesOnce(t *testing.T) {
+	e := benchChain(people{goodKey: identity("shop", perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000))})
+	w := &discard{h: http.Header{}}
+	req := &http.Request{
+		Method: "GET", URL: &url.URL{Path: "/v1/strings/user:1"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: http.Header{"Authorization": {"Bearer " + goodKey}}, Body: http.NoBody, RemoteAddr: "192.0.2.1:4711",
+	}
+	e.ServeHTTP(w, req) // makes what is kept
+	if n := testing.AllocsPerRun(1000, func() { clear(w.h); e.ServeHTTP(w, req) }); n > 1 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
 // Each request is another app's, so what is kept of an app is out of the nearer caches.
 func BenchmarkChainOfManyApps(b *testing.B) {
 	many := make(people, 10_000)

@@ -1,5 +1,7 @@
 package middleware
 
+import "github.com/slotgate/slotgate/acl"
+
 // caller is what the guards work out from an app and keep beside its identity (acl.Memo), for the limiter and the metrics of one chain.
 type caller struct {
 	limiter *Limiter
@@ -11,23 +13,29 @@ type caller struct {
 // caller returns what is kept for the request's caller, with the part of limiter and of m worked out, if they are not nil.
 func (r *request) caller(limiter *Limiter, m *Metrics) *caller {
 	id := r.event.Identity
+	if id.Memo == nil {
+		return (*caller)(nil).with(limiter, m, id.App)
+	}
+	c, _ := id.Memo.Load().(*caller)
+	if c != nil && (limiter == nil || c.limiter == limiter) && (m == nil || c.metrics == m) {
+		return c
+	}
+	c = c.with(limiter, m, id.App)
+	id.Memo.Store(c)
+	return c
+}
+
+// with returns a copy of c, which may be nil, that knows the parts of limiter and m, too.
+func (c *caller) with(limiter *Limiter, m *Metrics, app *acl.App) *caller {
 	var known caller
-	if id.Memo != nil {
-		if c, ok := id.Memo.Load().(*caller); ok {
-			if (limiter == nil || c.limiter == limiter) && (m == nil || c.metrics == m) {
-				return c
-			}
-			known = *c
-		}
+	if c != nil {
+		known = *c
 	}
 	if limiter != nil && known.limiter != limiter {
-		known.limiter, known.limits = limiter, limiter.forApp(id.App)
+		known.limiter, known.limits = limiter, limiter.forApp(app)
 	}
 	if m != nil && known.metrics != m {
-		known.metrics, known.series = m, m.app(id.App.ID)
-	}
-	if id.Memo != nil {
-		id.Memo.Store(&known)
+		known.metrics, known.series = m, m.app(app.ID)
 	}
 	return &known
 }
