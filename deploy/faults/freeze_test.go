@@ -90,16 +90,19 @@ func TestF04FreezeOneOfThree(t *testing.T) {
 	// In turn, so that what else the machine does falls on both.
 	rounds, length := times(4, 20), 2*time.Second
 	most := 0
+	watch := func() { // in both, as a scrape is work for the gateway and for those who measure
+		for begun := time.Now(); time.Since(begun) < length; pause(t, 250*time.Millisecond) {
+			most = max(most, int(g.metric(t, "go_goroutines")))
+		}
+	}
 	for range rounds {
 		phase("whole")
-		pause(t, length)
+		watch()
 		phase("frozen")
 		if err := c.Nodes()[0].Pause(); err != nil {
 			t.Fatal(err)
 		}
-		for begun := time.Now(); time.Since(begun) < length; pause(t, 250*time.Millisecond) {
-			most = max(most, int(g.metric(t, "go_goroutines")))
-		}
+		watch()
 		phase("after")
 		if err := c.Nodes()[0].Resume(); err != nil {
 			t.Fatal(err)
