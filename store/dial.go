@@ -97,13 +97,21 @@ func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (
 	}
 	conn, err := raw(ctx, network, addr)
 	switch {
-	case err == nil || errors.Is(ctx.Err(), context.Canceled): // one that its caller gave up says nothing
+	case err == nil:
+	case over(ctx): // its caller had less time than a dial may take, which says nothing about the node to the others
+		return nil, errGivenUp
 	case lost(err):
 		h.suspect(time.Now()) // but the next may hold: if none does, the circuit opens
 	default:
 		h.dialled(err)
 	}
 	return conn, err
+}
+
+// over says whether a context has ended; the one of a shared pipe does not say so itself.
+func over(ctx context.Context) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
 // lost says whether a connection was made and broke. A bad network does that to some of them, and a node must not be out of reach until

@@ -184,13 +184,31 @@ func TestDialsAreGated(t *testing.T) {
 	}
 }
 
-func TestADialThatItsCallerGaveUpSaysNothing(t *testing.T) {
-	h := newHealth("node:1", "node:1", 2)
-	ctx, cancel := context.WithCancel(t.Context())
+// untimed is a context with a deadline and no timer, as a shared pipe gives it.
+type untimed struct {
+	context.Context
+	at time.Time
+}
+
+func (c untimed) Deadline() (time.Time, bool) { return c.at, true }
+
+// Otherwise a caller with a deadline of 1 ms would keep all others from dialling.
+func TestADialWhoseCallerHadNoMoreTimeSaysNothing(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := h.dial(ctx, func(ctx context.Context, _, _ string) (net.Conn, error) { return nil, ctx.Err() }, "tcp", "node:1")
-	if err == nil || h.dialErr != nil || h.state.Load() != sound {
-		t.Errorf("%v, %v, state %d", err, h.dialErr, h.state.Load())
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	for name, ctx := range map[string]context.Context{
+		"it has left": cancelled, "its deadline has passed": late, "its pipe's deadline has passed": untimed{t.Context(), time.Now()},
+	} {
+		h := newHealth("node:1", "node:1", 2)
+		_, err := h.dial(ctx, func(context.Context, string, string) (net.Conn, error) { return nil, context.DeadlineExceeded }, "tcp", "node:1")
+		if err == nil || h.dialErr != nil || h.state.Load() != sound {
+			t.Errorf("%s: %v, %v, state %d", name, err, h.dialErr, h.state.Load())
+		}
+		if v := classify(&dialError{err}); v.code != CodeBackendTimeout || !v.notExecuted {
+			t.Errorf("%s: the caller is told %s, not executed %v; want backend_timeout, true", name, v.code, v.notExecuted)
+		}
 	}
 }
 
