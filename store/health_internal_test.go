@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"runtime"
 	"syscall"
 	"testing"
@@ -277,6 +278,25 @@ func TestRetryBudget(t *testing.T) {
 		b.requests.Add(c.requests)
 		if got := spend(b, start.Add(c.passes)); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+// HELLO, which a new connection begins with, may take longer than its caller has: that is the caller's deadline, and no node out of reach.
+func TestAGreetingThatTakesLongerThanItsCallerHasIsADeadline(t *testing.T) {
+	late := &net.OpError{Op: "read", Net: "tcp", Err: os.ErrDeadlineExceeded}
+	for name, c := range map[string]struct {
+		left time.Duration
+		want Code
+	}{
+		"the deadline has passed": {-time.Second, CodeBackendTimeout},
+		"there is time":           {time.Minute, CodeClusterDown},
+	} {
+		hook := nodeHook{health: newHealth("node:1", "node:1", 2), metrics: newMetrics(nil, &Store{}), cluster: "default"}
+		ctx := untimed{t.Context(), time.Now().Add(c.left)}
+		err := hook.ProcessHook(func(context.Context, redis.Cmder) error { return late })(ctx, redis.NewCmd(ctx, "hello", 2))
+		if v := classify(err); v.code != c.want || !v.notExecuted {
+			t.Errorf("%s: %s, not executed %v; want %s, true", name, v.code, v.notExecuted, c.want)
 		}
 	}
 }

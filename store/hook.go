@@ -37,6 +37,9 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		h.metrics.redirected(h.cluster, h.node, err)
 		if h.notSent(cmd, err) {
+			if over(ctx) {
+				err = errGivenUp
+			}
 			err = &dialError{err}
 			cmd.SetErr(err)
 		}
