@@ -1,0 +1,102 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/slot"
+)
+
+// Script is a script of a package above this one, on keys that the gateway makes and callers never name.
+type Script struct{ script }
+
+// NewScript makes a script of its source.
+func NewScript(source string) *Script { return &Script{newScript(source)} }
+
+// errTwoSlots would be a mistake of ours.
+var errTwoSlots = errors.New("store: a script of ours on keys of two slots")
+
+// RunLimit is RunScript for what decides rate limits: a take, or a peek where access is Read.
+func (s *Store) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *Script, keys []string, argv []any) ([]any, error) {
+	command := "RATELIMIT|TAKE"
+	if access == acl.Read {
+		command = "RATELIMIT|PEEK"
+	}
+	return s.RunScript(ctx, id, command, sc, keys, argv...)
+}
+
+// RunScript runs a script on keys of one slot, at least one, in the cluster of the caller's app. command is the row of the table whose
+// permission the caller needs. It is sent as every write is: once, and EVAL after NOSCRIPT. One that only reads is repeated as a read is.
+// The reply is an array of int64 and string. Errors: forbidden, or an outcome.
+func (s *Store) RunScript(ctx context.Context, id *acl.Identity, command string, sc *Script, keys []string, argv ...any) ([]any, error) {
+	r, problem := lookup(command)
+	if problem != nil {
+		return nil, problem
+	}
+	if err := r.allow(id); err != nil {
+		return nil, err
+	}
+	c, err := s.clusters.get(id.App.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	number := slot.Of(keys[0])
+	args := append(make([]any, 0, 3+len(keys)+len(argv)), "EVALSHA", sc.sha, len(keys))
+	for _, key := range keys {
+		if slot.Of(key) != number {
+			return nil, NewError(CodeInternal, "").WithCause(errTwoSlots)
+		}
+		args = append(args, key)
+	}
+	args = append(args, argv...)
+	c.replies.Allow(decodeLimit(id))
+	var reply []any
+	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
+		w, e := c.wayTo(ctx, number)
+		if e != nil {
+			return nil, e
+		}
+		args[0], args[1] = "EVALSHA", sc.sha
+		val, e := c.evaluate(ctx, w, args)
+		if redis.HasErrorPrefix(e, "NOSCRIPT") {
+			args[0], args[1] = "EVAL", sc.source
+			val, e = c.evaluate(ctx, w, args)
+		}
+		if e != nil {
+			c.doubt(number)
+			return w, e
+		}
+		if reply, _ = val.([]any); !flat(reply) {
+			return w, errNoReply
+		}
+		return w, nil
+	})
+	return reply, fail
+}
+
+// flat says whether a reply is a list of integers and strings.
+func flat(reply []any) bool {
+	for _, v := range reply {
+		switch v.(type) {
+		case int64, string:
+		default:
+			return false
+		}
+	}
+	return len(reply) > 0
+}
+
+// Allow says whether the caller may run the command of the table. Error: forbidden, or command_not_allowed.
+func Allow(id *acl.Identity, command string) error {
+	r, err := lookup(command)
+	if err == nil {
+		err = r.allow(id)
+	}
+	if err != nil {
+		return err
+	}
+	return nil
+}
