@@ -37,6 +37,7 @@ const (
 	CodeCrossSlot              Code = "cross_slot"
 	CodeIdempotencyMismatch    Code = "idempotency_mismatch"
 	CodeIdempotencyUnsupported Code = "idempotency_unsupported"
+	CodeCostExceedsLimit       Code = "cost_exceeds_limit"
 	CodeQuotaExceeded          Code = "quota_exceeded"
 	CodeTooManyFailures        Code = "too_many_failures"
 	CodeInternal               Code = "internal"
@@ -124,6 +125,8 @@ var codeTable = []codeRow{
 		"A request with this `Idempotency-Key` was done in the last 24 hours (a setting), and it was another one: method, path, query, conditions and body must be the same. Take a new key for a new request."},
 	{CodeIdempotencyUnsupported, http.StatusUnprocessableEntity, false, "Idempotency-Key not supported here",
 		"`Idempotency-Key` works on writes of one key. Reads and batches need none: they may be repeated. An answer with a large previous value is not kept either. Nothing was written."},
+	{CodeCostExceedsLimit, http.StatusUnprocessableEntity, false, "Cost exceeds limit",
+		"The take costs more than a rule of the limit can ever grant at once, so no repetition will pass. Nothing was taken. Split it, or raise the rule's burst or limit."},
 	{CodeQuotaExceeded, http.StatusTooManyRequests, true, "Quota exceeded",
 		"The app has used up the quota named in `violated-policies`. Retry-After says when the request can pass. Nothing was sent to Redis."},
 	{CodeTooManyFailures, http.StatusTooManyRequests, false, "Too many failed authentications",

@@ -1,0 +1,275 @@
+package ratelimit
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// Bounds of a definition.
+const (
+	MaxRules    = 10      // of a limit; each costs Redis about 4 us for every take
+	MaxCount    = 1 << 53 // tokens: what Lua, whose numbers are doubles, counts exactly
+	MaxPeriodMS = 366 * 24 * 3600 * 1000
+	MaxWaitMS   = 60_000 // of a reservation: a caller that waits longer has left
+	maxTZOffset = 14 * 60
+)
+
+// Algorithm is how a rule counts.
+type Algorithm string
+
+// The algorithms. What each lets through at most in any window as long as its period:
+const (
+	TokenBucket   Algorithm = "token_bucket"   // limit + burst
+	GCRA          Algorithm = "gcra"           // the same by another name
+	LeakyBucket   Algorithm = "leaky_bucket"   // limit + burst as a policer, limit + 1 as a shaper, counted when the waits are over
+	FixedWindow   Algorithm = "fixed_window"   // 2 * limit, across a border
+	SlidingWindow Algorithm = "sliding_window" // about limit: the window before counts in proportion, as if its takes had been even
+)
+
+// Scope is who shares a rule.
+type Scope string
+
+// The scopes.
+const (
+	PerSubject Scope = "subject" // each subject has its own; the default
+	PerLimit   Scope = "limit"   // one for all subjects together: the total
+)
+
+// Mode is what a leaky bucket does with a take that comes too early.
+type Mode string
+
+// The modes.
+const (
+	Policer Mode = "policer" // refuses what overflows the bucket; the default
+	Shaper  Mode = "shaper"  // lets it wait its turn, one token after the other, in a queue of burst tokens
+)
+
+// Align is where the windows of a fixed window begin.
+type Align string
+
+// The alignments.
+const (
+	AlignEpoch    Align = "epoch"     // at multiples of the period since 1970 in UTC, moved by TZOffsetMin; the default
+	AlignFirstHit Align = "first_hit" // at the first take after the window before
+)
+
+// Isolation is where the state of a limit lies.
+type Isolation string
+
+// The isolations.
+const (
+	// Atomic keeps a limit with all its subjects in one slot: rules of both scopes are decided in one step. The default.
+	Atomic Isolation = "atomic"
+	// Partitioned spreads the subjects over the cluster. Rules of scope limit are a second step, undone at the subject if it is
+	// refused: never more is let through, and less by the takes that are about to be undone.
+	Partitioned Isolation = "partitioned"
+)
+
+// OnError is what a take answers when Redis cannot be asked.
+type OnError string
+
+// The ways.
+const (
+	Open   OnError = "open"   // allowed; the default
+	Closed OnError = "closed" // 503
+	Local  OnError = "local"  // decided by the gateway alone, for its share of the limit
+)
+
+// Rule is one condition of a limit. Empty fields have the default named above; a rule is used after Validate of its definition.
+type Rule struct {
+	ID        string    `json:"id"`
+	Scope     Scope     `json:"scope,omitempty"`
+	Algorithm Algorithm `json:"algorithm"`
+	// Limit is how many tokens each PeriodMS gives, 1 to 2^53.
+	Limit    int64 `json:"limit"`
+	PeriodMS int64 `json:"period_ms"` // 1 to 366 days
+	// Burst, of buckets: how many tokens can be taken at once, for a shaper how many may queue; 0 = Limit.
+	Burst int64 `json:"burst,omitempty"`
+	Mode  Mode  `json:"mode,omitempty"`  // of leaky_bucket
+	Align Align `json:"align,omitempty"` // of fixed_window
+	// TZOffsetMin, of fixed_window aligned to the epoch: minutes east of UTC in which a day begins, -840 to 840. Fixed: no summer time.
+	TZOffsetMin int `json:"tz_offset_min,omitempty"`
+}
+
+// Definition is a limit: the rules that a take must meet all, and what happens around them.
+type Definition struct {
+	Isolation Isolation `json:"isolation,omitempty"`
+	OnError   OnError   `json:"on_error,omitempty"`
+	// Shadow decides and counts, and lets everything through: for the days before a limit is enforced.
+	Shadow bool   `json:"shadow,omitempty"`
+	Rules  []Rule `json:"rules"`
+}
+
+// Override has other numbers for one subject.
+type Override struct {
+	// Rules replace those of the definition with the same ids, all of scope subject. The others stay.
+	Rules []Rule `json:"rules"`
+	// ExpiresAt is when the definition holds again; zero = never.
+	ExpiresAt time.Time `json:"expires_at,omitzero"`
+}
+
+var (
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+	nameRule    = "1 to 64 of A-Z a-z 0-9 . _ -"
+)
+
+// CheckName says whether a limit can have this name. Error: validation_failed at path:name.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return store.Invalid("path:name", fmt.Sprintf("%.80q is not the name of a limit; use %s", name, nameRule))
+	}
+	return nil
+}
+
+// Validate finds every fault and fills in the defaults. Error: validation_failed, with a field for each fault.
+func (d *Definition) Validate() error {
+	var f faults
+	choose(&f, "/isolation", &d.Isolation, Atomic, Partitioned)
+	choose(&f, "/on_error", &d.OnError, Open, Closed, Local)
+	f.rules(d.Rules)
+	return f.problem()
+}
+
+// Validate checks an override of d, which is valid, and fills in the defaults. Error: validation_failed.
+func (o *Override) Validate(d *Definition) error {
+	var f faults
+	f.rules(o.Rules)
+	for i := range o.Rules {
+		r := &o.Rules[i]
+		was := slices.IndexFunc(d.Rules, func(other Rule) bool { return other.ID == r.ID })
+		switch {
+		case was < 0:
+			f.add(fmt.Sprintf("/rules/%d/id", i), "the limit has no rule %.80q; an override replaces rules by their id", r.ID)
+		case d.Rules[was].Scope != PerSubject || r.Scope != PerSubject:
+			f.add(fmt.Sprintf("/rules/%d/scope", i), "only rules of scope subject can be overridden for a subject")
+		}
+	}
+	return f.problem()
+}
+
+// RulesFor is what holds now for a subject with the override o; nil = none. The result must not be changed.
+func (d *Definition) RulesFor(o *Override, now time.Time) []Rule {
+	if o == nil || !o.ExpiresAt.IsZero() && !now.Before(o.ExpiresAt) {
+		return d.Rules
+	}
+	rules := slices.Clone(d.Rules)
+	for _, r := range o.Rules {
+		if i := slices.IndexFunc(rules, func(other Rule) bool { return other.ID == r.ID }); i >= 0 && rules[i].Scope == PerSubject {
+			rules[i] = r
+		}
+	}
+	return rules
+}
+
+// faults are what is wrong with a request, as fields of one error.
+type faults []store.FieldError
+
+func (f *faults) add(pointer, format string, args ...any) {
+	*f = append(*f, store.FieldError{Pointer: pointer, Code: string(store.CodeValidationFailed), Detail: fmt.Sprintf(format, args...)})
+}
+
+func (f faults) problem() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return &store.Error{Code: store.CodeValidationFailed, Detail: f[0].Detail, Fields: f}
+}
+
+func (f *faults) rules(rules []Rule) {
+	if len(rules) == 0 || len(rules) > MaxRules {
+		f.add("/rules", "there are %d rules; give 1 to %d", len(rules), MaxRules)
+	}
+	seen := make(map[string]bool, len(rules))
+	for i := range rules[:min(len(rules), MaxRules)] {
+		r, at := &rules[i], fmt.Sprintf("/rules/%d", i)
+		switch {
+		case !namePattern.MatchString(r.ID):
+			f.add(at+"/id", "%.80q is not the id of a rule; use %s", r.ID, nameRule)
+		case seen[r.ID]:
+			f.add(at+"/id", "%q is the id of an earlier rule; each needs its own", r.ID)
+		}
+		seen[r.ID] = true
+		r.validate(f, at)
+	}
+}
+
+func (r *Rule) validate(f *faults, at string) {
+	choose(f, at+"/scope", &r.Scope, PerSubject, PerLimit)
+	if r.Algorithm == "" {
+		f.add(at+"/algorithm", "is missing; use token_bucket, gcra, leaky_bucket, fixed_window or sliding_window")
+	} else {
+		choose(f, at+"/algorithm", &r.Algorithm, TokenBucket, GCRA, LeakyBucket, FixedWindow, SlidingWindow)
+	}
+	f.between(at+"/limit", r.Limit, 1, MaxCount)
+	f.between(at+"/period_ms", r.PeriodMS, 1, MaxPeriodMS)
+	r.validateBucket(f, at)
+	r.validateWindow(f, at)
+}
+
+func (r *Rule) validateBucket(f *faults, at string) {
+	if !r.bucket() {
+		f.only(at+"/burst", r.Burst != 0, "buckets")
+		f.only(at+"/mode", r.Mode != "", "leaky_bucket")
+		return
+	}
+	if r.Burst == 0 {
+		r.Burst = r.Limit
+	}
+	f.between(at+"/burst", r.Burst, 1, MaxCount)
+	if r.Algorithm != LeakyBucket {
+		f.only(at+"/mode", r.Mode != "", "leaky_bucket")
+		return
+	}
+	choose(f, at+"/mode", &r.Mode, Policer, Shaper)
+}
+
+func (r *Rule) validateWindow(f *faults, at string) {
+	if r.Algorithm == FixedWindow {
+		choose(f, at+"/align", &r.Align, AlignEpoch, AlignFirstHit)
+	} else {
+		f.only(at+"/align", r.Align != "", "fixed_window")
+	}
+	if r.Align != AlignEpoch {
+		f.only(at+"/tz_offset_min", r.TZOffsetMin != 0, "fixed_window aligned to the epoch")
+	}
+	f.between(at+"/tz_offset_min", int64(r.TZOffsetMin), -maxTZOffset, maxTZOffset)
+}
+
+// bucket says whether the rule is a bucket and not a window.
+func (r *Rule) bucket() bool {
+	return r.Algorithm == TokenBucket || r.Algorithm == GCRA || r.Algorithm == LeakyBucket
+}
+
+func (r *Rule) shaper() bool { return r.Algorithm == LeakyBucket && r.Mode == Shaper }
+
+func (f *faults) between(pointer string, n, least, most int64) {
+	if n < least || n > most {
+		f.add(pointer, "is %d; give %d to %d", n, least, most)
+	}
+}
+
+func (f *faults) only(pointer string, given bool, of string) {
+	if given {
+		f.add(pointer, "belongs to %s only; leave it out", of)
+	}
+}
+
+// choose fills in the first of all for an empty word, and finds others than these wrong.
+func choose[T ~string](f *faults, pointer string, word *T, all ...T) {
+	if *word == "" {
+		*word = all[0]
+	}
+	if slices.Contains(all, *word) {
+		return
+	}
+	names := make([]string, len(all))
+	for i, a := range all {
+		names[i] = string(a)
+	}
+	f.add(pointer, "%.40q is unknown; use %s", string(*word), strings.Join(names, ", "))
+}

@@ -1,0 +1,98 @@
+package ratelimit
+
+import "math/bits"
+
+// Lua's numbers are doubles, so everything the script computes must stay at or below 2^53. A bucket's level is in tokens times units
+// of time, at most `top * period`: units are microseconds while that fits, and longer for limits that are larger.
+
+// exact are the numbers of a rule as script and model use them.
+type exact struct {
+	kind   string // bucket, shaper, fixed, first or sliding, see the script
+	limit  int64  // tokens for each period
+	micros int64  // the period in us
+	period int64  // the period in units: limit * period, burst * period <= 2^53
+	unit   int64  // us in a unit; period * unit >= micros
+	burst  int64
+	wait   int64 // the longest reservation, in units: burst*period + limit*wait <= 2^53
+	offset int64 // us by which windows begin earlier than at multiples of the period
+}
+
+// fewUnits is how many units a period has at least, where it must be divided exactly, see units.
+const fewUnits = 1000
+
+// exactly prepares a valid rule for a take that waits for maxWait us at most.
+func (r *Rule) exactly(maxWait int64) exact {
+	x := exact{kind: r.kind(), limit: r.Limit, micros: r.PeriodMS * 1000, burst: r.Burst, offset: int64(r.TZOffsetMin) * 60_000_000}
+	x.unit, x.period = x.micros, 1
+	switch x.kind {
+	case "fixed", "first": // count tokens and need no product
+		x.unit, x.period = 1, x.micros
+	case "sliding":
+		x.unit, x.period = units(r.Limit, x.micros)
+	default:
+		x.unit, x.period = units(r.top(), x.micros)
+	}
+	if x.kind == "bucket" && r.Algorithm != LeakyBucket {
+		x.wait = min(maxWait/x.unit, (MaxCount-x.burst*x.period)/x.limit)
+	}
+	return x
+}
+
+func (r *Rule) kind() string {
+	switch {
+	case r.shaper():
+		return "shaper"
+	case r.bucket():
+		return "bucket"
+	case r.Algorithm == SlidingWindow:
+		return "sliding"
+	case r.Align == AlignFirstHit:
+		return "first"
+	}
+	return "fixed"
+}
+
+// top is the most tokens that a bucket can hold, with the longest reservation. It is a property of the rule and not of a take,
+// because the unit of the stored level depends on it.
+func (r *Rule) top() int64 {
+	most := max(r.Limit, r.Burst)
+	if r.shaper() {
+		return most
+	}
+	hi, lo := bits.Mul64(uint64(r.Limit), MaxWaitMS)
+	if hi >= uint64(r.PeriodMS) {
+		return MaxCount
+	}
+	waiting, _ := bits.Div64(hi, lo, uint64(r.PeriodMS))
+	if waiting >= MaxCount || r.Burst+int64(waiting)+1 >= MaxCount {
+		return MaxCount
+	}
+	return max(most, r.Burst+int64(waiting)+1)
+}
+
+// units divides a period of so many microseconds for a rule of up to top tokens. A unit that does not divide the period makes it
+// longer, never shorter: a limit is then slower by less than 1/fewUnits. Where there are fewer units than that, the period, always
+// a multiple of 1,000 us, is divided exactly.
+func units(top, micros int64) (unit, period int64) {
+	most := MaxCount / top
+	switch {
+	case most >= micros:
+		return 1, micros
+	case most >= fewUnits:
+		unit = (micros + most - 1) / most
+		return unit, (micros + unit - 1) / unit
+	}
+	for fewUnits%most != 0 {
+		most--
+	}
+	return micros / most, most
+}
+
+// capacity is the most tokens that one take can be granted, if it waits for maxWait us at most.
+func (r *Rule) capacity(maxWait int64) int64 {
+	if !r.bucket() {
+		return r.Limit
+	}
+	x := r.exactly(maxWait)
+	return (x.burst*x.period + x.limit*x.wait) / x.period
+}

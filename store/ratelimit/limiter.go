@@ -1,0 +1,251 @@
+package ratelimit
+
+import (
+	"context"
+	_ "embed" // the script
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+)
+
+// Runner runs a script on keys of one slot; *store.Store is one.
+type Runner interface {
+	RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error)
+}
+
+var _ Runner = (*store.Store)(nil)
+
+//go:embed ratelimit.lua
+var source string
+
+var (
+	script = store.NewScript(source)
+	forget = store.NewScript("return {redis.call('UNLINK', KEYS[1])}")
+)
+
+// Limiter decides in Redis. It is safe for concurrent use.
+type Limiter struct {
+	run       Runner
+	recordTTL time.Duration
+	// clock is the time in us for tests of this package; nil = that of the Redis node.
+	clock func() int64
+}
+
+// New makes a limiter; recordTTL is how long the repetition of a take is known, at least a millisecond.
+func New(run Runner, recordTTL time.Duration) *Limiter {
+	return &Limiter{run: run, recordTTL: recordTTL}
+}
+
+// Limit is a limit as it holds for a request: a valid definition, and the override of the request's subject, nil = none.
+type Limit struct {
+	Name       string
+	Definition *Definition
+	Override   *Override
+}
+
+// Take takes the cost, or at least the minimum, of every rule, or nothing at all. With i.Key set, a repetition has the answer of the
+// first take that was allowed; one that was refused is not kept. replayed says so. Errors: those of Request.Validate, forbidden,
+// idempotency_mismatch, or an outcome.
+func (l *Limiter) Take(ctx context.Context, id *acl.Identity, lim Limit, r *Request, i store.Idempotency) (res Result, replayed bool, err error) {
+	return l.decide(ctx, id, take, lim, r, i)
+}
+
+// Peek is what Take would say; it changes nothing.
+func (l *Limiter) Peek(ctx context.Context, id *acl.Identity, lim Limit, r *Request) (Result, error) {
+	res, _, err := l.decide(ctx, id, peek, lim, r, store.Idempotency{})
+	return res, err
+}
+
+// Refund gives the cost back to every rule, as far as it was taken. The result has Allowed and no grant.
+func (l *Limiter) Refund(ctx context.Context, id *acl.Identity, lim Limit, r *Request, i store.Idempotency) (res Result, replayed bool, err error) {
+	return l.decide(ctx, id, refund, lim, r, i)
+}
+
+// Reset forgets what a subject has taken of the rules of scope subject.
+func (l *Limiter) Reset(ctx context.Context, id *acl.Identity, lim Limit, subject string) error {
+	if err := CheckSubject("path:subject", subject); err != nil {
+		return err
+	}
+	k := keysOf(id, lim.Name, subject, lim.Definition.Isolation)
+	_, err := l.run.RunLimit(ctx, id, acl.Write, forget, []string{k.subject}, nil)
+	return err
+}
+
+func (l *Limiter) decide(ctx context.Context, id *acl.Identity, m mode, lim Limit, r *Request, i store.Idempotency) (Result, bool, error) {
+	rules := lim.Definition.RulesFor(lim.Override, time.Now())
+	if err := r.Validate(rules); err != nil && (m != refund || !exceeds(err)) {
+		return Result{}, false, err
+	}
+	s := split(rules)
+	k := keysOf(id, lim.Name, r.Subject, lim.Definition.Isolation)
+	c := call{id: id, mode: m, cost: r.cost(), least: r.least(), maxWait: r.MaxWaitMS * 1000, idempotency: i}
+	var out reply
+	var err error
+	if k.apart && len(s.subject) > 0 && len(s.total) > 0 {
+		out, err = l.twice(ctx, c, k, s)
+	} else {
+		out, err = l.once(ctx, c, k, s)
+	}
+	if err != nil {
+		return Result{}, false, err
+	}
+	res := out.result(rules, m)
+	if lim.Definition.Shadow && !res.Allowed {
+		res.Allowed, res.Granted, res.Shadowed = true, r.cost(), true
+	}
+	return res, out.replayed, nil
+}
+
+// exceeds: a refund may be of any size, several takes together.
+func exceeds(err error) bool {
+	var e *store.Error
+	return errors.As(err, &e) && e.Code == store.CodeCostExceedsLimit
+}
+
+// shares are the rules by scope.
+type shares struct{ subject, total []Rule }
+
+func split(rules []Rule) (s shares) {
+	for _, r := range rules {
+		if r.Scope == PerLimit {
+			s.total = append(s.total, r)
+		} else {
+			s.subject = append(s.subject, r)
+		}
+	}
+	return s
+}
+
+// call is one run of the script.
+type call struct {
+	id          *acl.Identity
+	mode        mode
+	cost, least int64
+	maxWait     int64 // us
+	idempotency store.Idempotency
+}
+
+// reply is what the script said of rules.
+type reply struct {
+	verdict
+	order    []string // ids of the rules
+	replayed bool
+}
+
+// once decides all rules in one step; they are of one slot.
+func (l *Limiter) once(ctx context.Context, c call, k keys, s shares) (reply, error) {
+	var names []string
+	if len(s.subject) > 0 {
+		names = append(names, k.subject)
+	}
+	if len(s.total) > 0 {
+		names = append(names, k.total)
+	}
+	first := len(s.subject)
+	if first == 0 {
+		first = len(s.total)
+	}
+	return l.send(ctx, c, names, first, slices.Concat(s.subject, s.total))
+}
+
+// twice decides the subject's rules and then the total, which is in another slot. What the total refuses is given back to the
+// subject; so the subject may meanwhile be refused what it could have had, never the other way. Of two requests at the same time with
+// the same Idempotency-Key, one may use what the other is about to give back.
+func (l *Limiter) twice(ctx context.Context, c call, k keys, s shares) (reply, error) {
+	own, err := l.send(ctx, c, []string{k.subject}, len(s.subject), s.subject)
+	if err != nil || !own.allowed {
+		return own, err
+	}
+	t := c
+	if c.mode != refund {
+		t.cost = own.granted
+	}
+	total, err := l.send(ctx, t, []string{k.total}, len(s.total), s.total)
+	if back := own.granted - total.granted; back > 0 && c.mode == take && (err == nil && !total.replayed || notApplied(err)) {
+		b := c
+		b.mode, b.cost, b.least = undo, back, back
+		if total.granted > 0 {
+			b.mode, b.idempotency = refund, store.Idempotency{}
+		}
+		left, undone := l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject)
+		if undone != nil && err == nil {
+			err = undone
+		}
+		if undone == nil {
+			own.adopt(left)
+		}
+	}
+	return join(own, total), err
+}
+
+// notApplied says whether a failed take certainly took nothing.
+func notApplied(err error) bool {
+	var e *store.Error
+	return errors.As(err, &e) && e.Outcome == store.NotApplied
+}
+
+// adopt takes over what is left after a refund.
+func (r *reply) adopt(after reply) {
+	for i := range r.rules {
+		r.rules[i].remaining, r.rules[i].reset = after.rules[i].remaining, after.rules[i].reset
+	}
+}
+
+func join(own, total reply) reply {
+	out := reply{verdict: verdict{allowed: total.allowed, granted: total.granted}, replayed: own.replayed && total.replayed}
+	out.rules, out.order = slices.Concat(own.rules, total.rules), slices.Concat(own.order, total.order)
+	out.limiting = own.limiting
+	if total.limiting > 0 {
+		out.limiting = len(own.rules) + total.limiting
+	}
+	if !out.allowed {
+		for i := range own.rules {
+			out.rules[i].wait = 0
+		}
+	}
+	return out
+}
+
+// widthOfRule is how many arguments a rule has.
+const widthOfRule = 9
+
+// send runs the script: the first rules are those of names[0].
+func (l *Limiter) send(ctx context.Context, c call, names []string, first int, rules []Rule) (reply, error) {
+	clock, head, kept := "", "", ""
+	if l.clock != nil {
+		clock = strconv.FormatInt(l.clock(), 10)
+	}
+	if c.idempotency.Key != "" {
+		names = append(names, recordKey(names[0], c.idempotency.Key))
+		head, kept = "1"+string(c.idempotency.Fingerprint[:]), ids(rules)
+	}
+	argv := make([]any, 0, 8+widthOfRule*len(rules))
+	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, l.recordTTL.Milliseconds(), kept, first)
+	for i := range rules {
+		x := rules[i].exactly(c.maxWait)
+		argv = append(argv, rules[i].ID, x.kind, x.limit, x.micros, x.period, x.unit, x.burst, x.wait, x.offset)
+	}
+	access := acl.Write
+	if c.mode == peek {
+		access = acl.Read
+	}
+	values, err := l.run.RunLimit(ctx, c.id, access, script, names, argv)
+	if err != nil {
+		return reply{}, err
+	}
+	return parse(values, rules)
+}
+
+// ids are the ids of rules as a record keeps them: an id has no comma.
+func ids(rules []Rule) string {
+	names := make([]string, len(rules))
+	for i := range rules {
+		names[i] = rules[i].ID
+	}
+	return strings.Join(names, ",")
+}
