@@ -211,25 +211,15 @@ func join(own, total reply) reply {
 	return out
 }
 
+// recordVersion is the format of what is kept for an Idempotency-Key.
+const recordVersion = "1"
+
 // widthOfRule is how many arguments a rule has.
 const widthOfRule = 9
 
 // send runs the script: the first rules are those of names[0].
 func (l *Limiter) send(ctx context.Context, c call, names []string, first int, rules []Rule) (reply, error) {
-	clock, head, kept := "", "", ""
-	if l.clock != nil {
-		clock = strconv.FormatInt(l.clock(), 10)
-	}
-	if c.idempotency.Key != "" {
-		names = append(names, recordKey(names[0], c.idempotency.Key))
-		head, kept = "1"+string(c.idempotency.Fingerprint[:]), ids(rules)
-	}
-	argv := make([]any, 0, 8+widthOfRule*len(rules))
-	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, l.recordTTL.Milliseconds(), kept, first)
-	for i := range rules {
-		x := rules[i].exactly(c.maxWait)
-		argv = append(argv, rules[i].ID, x.kind, x.limit, x.micros, x.period, x.unit, x.burst, x.wait, x.offset)
-	}
+	names, argv := l.arguments(c, names, first, rules)
 	access := acl.Write
 	if c.mode == peek {
 		access = acl.Read
@@ -239,6 +229,25 @@ func (l *Limiter) send(ctx context.Context, c call, names []string, first int, r
 		return reply{}, err
 	}
 	return parse(values, rules)
+}
+
+// arguments are KEYS and ARGV of the script.
+func (l *Limiter) arguments(c call, names []string, first int, rules []Rule) ([]string, []any) {
+	clock, head, kept := "", "", ""
+	if l.clock != nil {
+		clock = strconv.FormatInt(l.clock(), 10)
+	}
+	if c.idempotency.Key != "" {
+		names = append(names, recordKey(names[0], c.idempotency.Key))
+		head, kept = recordVersion+string(c.idempotency.Fingerprint[:]), ids(rules)
+	}
+	argv := make([]any, 0, 8+widthOfRule*len(rules))
+	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, l.recordTTL.Milliseconds(), kept, first)
+	for i := range rules {
+		x := rules[i].exactly(c.maxWait)
+		argv = append(argv, rules[i].ID, x.kind, x.limit, x.micros, x.period, x.unit, x.burst, x.wait, x.offset)
+	}
+	return names, argv
 }
 
 // ids are the ids of rules as a record keeps them: an id has no comma.

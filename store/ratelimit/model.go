@@ -8,7 +8,11 @@ import (
 // The arithmetic of ratelimit.lua in Go, step by step the same, on integers. Where the two differ one of them is wrong: the tests
 // drive both. It is also what decides without Redis.
 
-const jitter = 5_000_000 // us, see the script
+// As in the script, in us.
+const (
+	jitter  = 5_000_000
+	forever = 1 << 52
+)
 
 // mode is what is done with the rules.
 type mode string
@@ -154,12 +158,16 @@ func rescale(level, period, to int64) int64 {
 	return min(tokens, MaxCount/to-1)*to + min(to, int64(math.Ceil(scaled)))
 }
 
+// after is how long it takes until so much of the level has drained, from now on.
+func (d *decision) after(now, level int64) int64 {
+	return d.ts - now + min(ceilDiv(level, d.limit), forever/d.unit)*d.unit
+}
+
 func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer) {
-	ahead := max(0, d.ts-now)
 	if !v.allowed && d.can < least {
 		a.retry = -1
 		if least <= d.most/d.period {
-			a.retry = ahead + ceilDiv(d.level-(d.most-least*d.period), d.limit)*d.unit
+			a.retry = d.after(now, d.level-(d.most-least*d.period))
 		}
 	}
 	full, late := d.burst*d.period, int64(0)
@@ -173,7 +181,7 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 		}
 	}
 	if late > 0 {
-		a.wait = ahead + ceilDiv(late, d.limit)*d.unit
+		a.wait = d.after(now, late)
 	}
 	switch {
 	case consumed > 0:
@@ -185,7 +193,7 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 	}
 	a.remaining = max(0, full-d.level) / d.period
 	if d.level > 0 {
-		a.reset = ahead + ceilDiv(d.level, d.limit)*d.unit
+		a.reset = d.after(now, d.level)
 	}
 	return a
 }
@@ -252,7 +260,7 @@ func (d *decision) retryWindow(now, least int64) int64 {
 	}
 	at := d.start + d.micros
 	if d.kind == "sliding" {
-		if d.count+least <= d.limit {
+		if d.count <= d.limit-least {
 			at = d.start + min(d.micros, (d.period-(d.limit-d.count-least)*d.period/d.before)*d.unit)
 		} else {
 			at += min(d.micros, (d.period-min(d.period, (d.limit-least)*d.period/d.count))*d.unit)

@@ -13,6 +13,7 @@
 -- State of a window: w<start in us>:<period in us>:<count>:<count of the window before>.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 local most = 9007199254740992
+local forever = 4503599627370496 -- us, 143 years: no answer is longer
 local jitter = 5000000 -- a clock that steps back by up to 5 s is waited for; one further back is believed, or limits would hang
 local mode, cost, least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first, width = 9, 9
@@ -125,7 +126,7 @@ end
 local function retryWindow(r)
   if least > r.limit then return -1 end
   local at = r.start + r.micros
-  if r.kind == 'sliding' and r.count + least <= r.limit then
+  if r.kind == 'sliding' and r.count <= r.limit - least then -- a sum could be over 2^53
     at = r.start + min(r.micros, (r.period - floor((r.limit - r.count - least) * r.period / r.before)) * r.unit)
   elseif r.kind == 'sliding' then
     at = at + min(r.micros, (r.period - min(r.period, floor((r.limit - least) * r.period / r.count))) * r.unit)
@@ -148,17 +149,22 @@ local function closeWindow(r)
   return max(0, remaining), reset, retry, 0
 end
 
+-- after is how long it takes until so much of a level has drained, from now on. The level is that of r.ts: less than a unit ago, or
+-- in the future, if the clock went back.
+local function after(r, level)
+  return r.ts - now + min(ceil(level / r.limit), floor(forever / r.unit)) * r.unit
+end
+
 local function closeBucket(r)
-  local ahead = max(0, r.ts - now)
   local retry, wait = 0, 0
   if allowed == 0 and r.can < least then
     local need = least <= floor(r.most / r.period) and least * r.period
-    retry = need and ahead + ceil((r.level - (r.most - need)) / r.limit) * r.unit or -1
+    retry = need and after(r, r.level - (r.most - need)) or -1
   end
   local full = r.kind == 'shaper' and r.most or r.burst * r.period
   if granted > 0 then -- never more than fits
     local late = r.kind == 'shaper' and r.level or r.level + granted * r.period - full
-    if late > 0 then wait = ahead + ceil(late / r.limit) * r.unit end
+    if late > 0 then wait = after(r, late) end
   end
   if consumed > 0 then
     r.level = r.level + consumed * r.period
@@ -166,7 +172,7 @@ local function closeBucket(r)
     r.level = -consumed >= ceil(r.level / r.period) and 0 or r.level + consumed * r.period
   end
   local remaining = r.level < full and floor((full - r.level) / r.period) or 0
-  local reset = r.level > 0 and ahead + ceil(r.level / r.limit) * r.unit or 0
+  local reset = r.level > 0 and after(r, r.level) or 0
   return remaining, reset, retry, wait
 end
 

@@ -278,4 +278,3 @@ func TestVectorsOnACluster(t *testing.T) {
 		})
 	}
 }
-

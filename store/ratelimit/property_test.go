@@ -1,0 +1,355 @@
+package ratelimit
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+)
+
+var (
+	sequences = flag.Int("sequences", 2000, "random sequences that Lua and the model are driven through")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random sequences")
+)
+
+// random draws rules and what happens to them.
+type random struct{ *rand.Rand }
+
+func newRandom(t testing.TB) random {
+	t.Logf("go test ./store/ratelimit -run '^%s$' -args -seed=%d -sequences=%d", t.Name(), *seed, *sequences)
+	return random{rand.New(rand.NewPCG(*seed, 0))} //nolint:gosec // not a secret
+}
+
+// count is a number of tokens: mostly few, sometimes the most that there can be.
+func (r random) count() int64 {
+	switch r.IntN(8) {
+	case 0:
+		return 1 + r.Int64N(MaxCount)
+	case 1:
+		return MaxCount - r.Int64N(3)
+	case 2:
+		return 1 + r.Int64N(1_000_000_000)
+	default:
+		return 1 + r.Int64N(12)
+	}
+}
+
+func (r random) periodMS() int64 {
+	common := []int64{1, 10, 100, 1000, 60_000, 3_600_000, 86_400_000, MaxPeriodMS}
+	if r.IntN(3) == 0 {
+		return 1 + r.Int64N(MaxPeriodMS)
+	}
+	return common[r.IntN(len(common))]
+}
+
+func (r random) rule(id string) Rule {
+	rule := Rule{ID: id, Limit: r.count(), PeriodMS: r.periodMS()}
+	if r.IntN(3) == 0 {
+		rule.Scope = PerLimit
+	}
+	switch r.IntN(6) {
+	case 0, 1:
+		rule.Algorithm, rule.Burst = TokenBucket, r.count()
+	case 2:
+		rule.Algorithm, rule.Burst = LeakyBucket, r.count()
+		rule.Mode = []Mode{Policer, Shaper}[r.IntN(2)]
+	case 3:
+		rule.Algorithm, rule.TZOffsetMin = FixedWindow, r.IntN(2*maxTZOffset+1)-maxTZOffset
+	case 4:
+		rule.Algorithm, rule.Align = FixedWindow, AlignFirstHit
+	case 5:
+		rule.Algorithm = SlidingWindow
+	}
+	return rule
+}
+
+func (r random) rules(t testing.TB) []Rule {
+	rules := make([]Rule, 1+r.IntN(4))
+	for i := range rules {
+		rules[i] = r.rule(fmt.Sprint("r", i))
+	}
+	return valid(t, rules...)
+}
+
+// edit changes one rule: some of its numbers, or all of it.
+func (r random) edit(t testing.TB, rules []Rule) []Rule {
+	rules = slices.Clone(rules)
+	rule := &rules[r.IntN(len(rules))]
+	switch r.IntN(3) {
+	case 0:
+		rule.Limit = r.count()
+	case 1:
+		rule.PeriodMS = r.periodMS()
+	default:
+		scope := rule.Scope
+		*rule = r.rule(rule.ID)
+		rule.Scope = scope // a rule that moves to another key starts anew
+	}
+	return valid(t, rules...)
+}
+
+// step is how far the clock goes, in us: also back, by less than is waited for and by more.
+func (r random) step() int64 {
+	scales := []int64{1, 1000, second, minute, 86_400 * second, 366 * 86_400 * second}
+	switch r.IntN(10) {
+	case 0, 1:
+		return 0
+	case 2:
+		return -r.Int64N(jitter + 1)
+	case 3:
+		return -jitter - r.Int64N(100*second)
+	}
+	scale := scales[r.IntN(len(scales))]
+	return r.Int64N(scale + 1)
+}
+
+// operation is one call of a sequence.
+type operation struct {
+	at    int64
+	mode  mode
+	rules []Rule
+	call  call
+}
+
+// request draws costs that the rules can often grant.
+func (r random) request(rules []Rule) call {
+	most := int64(MaxCount)
+	for i := range rules {
+		most = min(most, rules[i].capacity(0))
+	}
+	c := call{mode: []mode{take, take, take, take, take, peek, refund}[r.IntN(7)], cost: 1}
+	switch r.IntN(4) {
+	case 0:
+		c.cost = 1 + r.Int64N(most)
+	case 1:
+		c.cost = r.count()
+	case 2:
+		c.cost = 1 + r.Int64N(min(most, 5))
+	}
+	if c.least = c.cost; r.IntN(4) == 0 {
+		c.least = 1 + r.Int64N(c.cost)
+	}
+	if r.IntN(3) == 0 {
+		c.maxWait = r.Int64N(MaxWaitMS+1) * 1000
+	}
+	return c
+}
+
+func (r random) sequence(t testing.TB) []operation {
+	list := make([]operation, 2+r.IntN(9))
+	rules, at := r.rules(t), int64(T0)+r.Int64N(86_400*second)
+	for i := range list {
+		if i > 0 && r.IntN(5) == 0 {
+			rules = r.edit(t, rules)
+		}
+		at = max(at+r.step(), T0-1000*second)
+		c := r.request(rules)
+		list[i] = operation{at, c.mode, rules, c}
+	}
+	return list
+}
+
+// sorted puts rules into the order of the script.
+func sorted(rules []Rule) (all []Rule, own int) {
+	s := split(rules)
+	return slices.Concat(s.subject, s.total), len(s.subject)
+}
+
+// play runs an operation in the model and gives the words of the script.
+func (o *operation) play(states map[string]state) (verdict, map[string]string) {
+	rules, _ := sorted(o.rules)
+	exacts, own := make([]exact, len(rules)), make([]state, len(rules))
+	for i := range rules {
+		exacts[i], own[i] = rules[i].exactly(o.call.maxWait), states[rules[i].ID]
+	}
+	v := decide(o.at, o.mode, o.call.cost, o.call.least, exacts, own)
+	for i := range rules {
+		states[rules[i].ID] = own[i]
+	}
+	text := map[string]string{}
+	for name, s := range states {
+		if s.kind != 0 {
+			text[name] = s.String()
+		}
+	}
+	return v, text
+}
+
+func numbers(v verdict) string {
+	n := []any{int64(0), v.granted, int64(v.limiting)}
+	if v.allowed {
+		n[0] = int64(1)
+	}
+	for _, a := range v.rules {
+		n = append(n, a.remaining, a.reset, a.retry, a.wait)
+	}
+	return fmt.Sprint(n)
+}
+
+// Lua and the model are driven through the same sequences; every reply and every stored byte must be the same.
+func TestLuaAndTheModelAreEqual(t *testing.T) {
+	r := newRandom(t)
+	cluster := clustertest.Shared(t)
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ReadTimeout: time.Minute, MaxRetries: -1})
+	defer func() { _ = client.Close() }()
+	master, err := client.MasterForKey(t.Context(), "{same}")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sha, err := master.ScriptLoad(t.Context(), source).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const together = 50 // in one MULTI, so that no key expires between two steps however busy the machine is
+	steps, refused := 0, 0
+	for done := 0; done < *sequences && !t.Failed(); done += together {
+		batch := make([][]operation, min(together, *sequences-done))
+		for i := range batch {
+			batch[i] = r.sequence(t)
+		}
+		replies := runBatch(t, master, sha, batch)
+		for i, list := range batch {
+			n, denied := compare(t, list, replies[i])
+			steps, refused = steps+n, refused+denied
+		}
+	}
+	t.Logf("%d sequences, %d steps of which %d were refused", *sequences, steps, refused)
+}
+
+// observed is what Redis said to one step, and what it held afterwards.
+type observed struct {
+	reply *redis.Cmd
+	own   *redis.MapStringStringCmd
+	total *redis.MapStringStringCmd
+}
+
+func runBatch(t testing.TB, master *redis.Client, sha string, batch [][]operation) [][]observed {
+	pipe := master.TxPipeline()
+	ctx := context.Background()
+	all := make([][]observed, len(batch))
+	for i, list := range batch {
+		own, total := fmt.Sprintf("{same}:s:%d", i), fmt.Sprintf("{same}:t:%d", i)
+		pipe.Del(ctx, own, total)
+		for _, o := range list {
+			rules, first := sorted(o.rules)
+			names := []string{own, total}
+			if first == 0 {
+				names, first = names[1:], len(rules)
+			} else if first == len(rules) {
+				names = names[:1]
+			}
+			l := Limiter{clock: func() int64 { return o.at }}
+			keys, argv := l.arguments(o.call, names, first, rules)
+			args := []any{"EVALSHA", sha, len(keys)}
+			for _, k := range keys {
+				args = append(args, k)
+			}
+			all[i] = append(all[i], observed{pipe.Do(ctx, append(args, argv...)...), pipe.HGetAll(ctx, own), pipe.HGetAll(ctx, total)})
+		}
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// compare holds one sequence against the model.
+func compare(t *testing.T, list []operation, got []observed) (steps, refused int) {
+	states, before := map[string]state{}, map[string]string{}
+	for i, o := range list {
+		v, want := o.play(states)
+		held := got[i].own.Val()
+		for name, text := range got[i].total.Val() {
+			held[name] = text
+		}
+		said := fmt.Sprint(got[i].reply.Val())
+		if said != numbers(v) || fmt.Sprint(held) != fmt.Sprint(want) {
+			t.Errorf("step %d of %+v:\nat %d, %s %+v\nbefore    %v\nLua says  %s and holds %v\nthe model %s and holds %v",
+				i, o.rules, o.at, o.mode, o.call, before, said, held, numbers(v), want)
+			return steps, refused
+		}
+		steps++
+		if !v.allowed {
+			refused++
+		}
+		before = want
+	}
+	return steps, refused
+}
+
+// A bucket never gives more than burst + rate * time, in any interval; a refused take and a peek leave its state as it was.
+func TestNoIntervalGetsMoreThanTheBurstAndTheRate(t *testing.T) {
+	r := newRandom(t)
+	for range *sequences {
+		rule := valid(t, Rule{ID: "b", Algorithm: TokenBucket, Limit: r.count(), PeriodMS: r.periodMS(), Burst: r.count()})
+		x, states := rule[0].exactly(0), make([]state, 1)
+		at, taken, times := int64(T0), []int64{}, []int64{}
+		for range 30 {
+			at += max(0, r.step())
+			c := r.request(rule)
+			before := states[0]
+			v := decide(at, take, c.cost, c.least, []exact{x}, states)
+			if !v.allowed && states[0] != before {
+				t.Fatalf("refused, and %v became %v", before, states[0])
+			}
+			taken, times = append(taken, v.granted), append(times, at)
+		}
+		for from := range taken {
+			sum := big.NewInt(0)
+			for to := from; to < len(taken); to++ {
+				sum.Add(sum, big.NewInt(taken[to]))
+				// sum <= burst + limit * elapsed / period, with nothing rounded
+				left := new(big.Int).Mul(sum, big.NewInt(x.micros))
+				right := new(big.Int).Mul(big.NewInt(x.burst), big.NewInt(x.micros))
+				right.Add(right, new(big.Int).Mul(big.NewInt(x.limit), big.NewInt(times[to]-times[from]+x.unit)))
+				if left.Cmp(right) > 0 {
+					t.Fatalf("%+v: %v in %d us", rule[0], sum, times[to]-times[from])
+				}
+			}
+		}
+	}
+}
+
+// A refused take passes when it was told to come back, if nobody else takes, and not a unit of time before.
+func TestARefusedTakePassesWhenItWasTold(t *testing.T) {
+	r := newRandom(t)
+	told := 0
+	for range *sequences {
+		rules := r.rules(t)
+		exacts, states := make([]exact, len(rules)), make([]state, len(rules))
+		for i := range rules {
+			exacts[i] = rules[i].exactly(0)
+		}
+		at := int64(T0) + r.Int64N(86_400*second)
+		for range 12 {
+			at += max(0, r.step())
+			c := r.request(rules)
+			v := decide(at, take, c.cost, c.least, exacts, states)
+			wait := int64(0)
+			for _, a := range v.rules {
+				if wait >= 0 && (a.retry < 0 || a.retry > wait) {
+					wait = a.retry
+				}
+			}
+			if v.allowed || wait < 0 || wait > forever/2 {
+				continue
+			}
+			told++
+			if later := decide(at+wait, peek, c.cost, c.least, exacts, states); !later.allowed {
+				t.Fatalf("%+v: refused at %d, told to wait for %d us, refused again\n%+v\n%+v", rules, at, wait, v, later)
+			}
+			if early := decide(at+wait-1, peek, c.cost, c.least, exacts, states); early.allowed {
+				t.Fatalf("%+v: refused at %d, told to wait for %d us, and would have passed earlier", rules, at, wait)
+			}
+		}
+	}
+	t.Logf("%d takes were told", told)
+}
