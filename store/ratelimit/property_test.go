@@ -200,14 +200,6 @@ func TestLuaAndTheModelAreEqual(t *testing.T) {
 	cluster := clustertest.Shared(t)
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: cluster.Addrs(), ReadTimeout: time.Minute, MaxRetries: -1})
 	defer func() { _ = client.Close() }()
-	master, err := client.MasterForKey(t.Context(), "{same}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sha, err := master.ScriptLoad(t.Context(), source).Result()
-	if err != nil {
-		t.Fatal(err)
-	}
 	const together = 50 // in one MULTI, so that no key expires between two steps however busy the machine is
 	steps, refused := 0, 0
 	for done := 0; done < *sequences && !t.Failed(); done += together {
@@ -215,7 +207,7 @@ func TestLuaAndTheModelAreEqual(t *testing.T) {
 		for i := range batch {
 			batch[i] = r.sequence(t)
 		}
-		replies := runBatch(t, master, sha, batch)
+		replies := runBatch(t, client, batch)
 		for i, list := range batch {
 			n, denied := compare(t, list, replies[i])
 			steps, refused = steps+n, refused+denied
@@ -231,34 +223,61 @@ type observed struct {
 	total *redis.MapStringStringCmd
 }
 
-func runBatch(t testing.TB, master *redis.Client, sha string, batch [][]operation) [][]observed {
+// runBatch runs a batch again if the node was lost meanwhile: a batch begins by forgetting.
+func runBatch(t testing.TB, client *redis.ClusterClient, batch [][]operation) [][]observed {
+	t.Helper()
+	ctx := testContext(t)
+	for {
+		all, err := tryBatch(ctx, client, batch)
+		if err == nil {
+			return all
+		}
+		if ctx.Err() != nil {
+			t.Fatal(err)
+		}
+		client.ReloadState(ctx)
+	}
+}
+
+func tryBatch(ctx context.Context, client *redis.ClusterClient, batch [][]operation) ([][]observed, error) {
+	master, err := client.MasterForKey(ctx, "{same}")
+	if err != nil {
+		return nil, err
+	}
+	sha, err := master.ScriptLoad(ctx, source).Result()
+	if err != nil {
+		return nil, err
+	}
 	pipe := master.TxPipeline()
-	ctx := context.Background()
 	all := make([][]observed, len(batch))
 	for i, list := range batch {
 		own, total := fmt.Sprintf("{same}:s:%d", i), fmt.Sprintf("{same}:t:%d", i)
 		pipe.Del(ctx, own, total)
-		for _, o := range list {
-			rules, first := sorted(o.rules)
-			names := []string{own, total}
-			if first == 0 {
-				names, first = names[1:], len(rules)
-			} else if first == len(rules) {
-				names = names[:1]
-			}
-			l := Limiter{clock: func() int64 { return o.at }}
-			keys, argv := l.arguments(o.call, names, first, rules)
-			args := []any{"EVALSHA", sha, len(keys)}
-			for _, k := range keys {
-				args = append(args, k)
-			}
-			all[i] = append(all[i], observed{pipe.Do(ctx, append(args, argv...)...), pipe.HGetAll(ctx, own), pipe.HGetAll(ctx, total)})
+		for j := range list {
+			all[i] = append(all[i], observed{pipe.Do(ctx, list[j].words(sha, own, total)...), pipe.HGetAll(ctx, own), pipe.HGetAll(ctx, total)})
 		}
 	}
-	if _, err := pipe.Exec(ctx); err != nil {
-		t.Fatal(err)
+	_, err = pipe.Exec(ctx)
+	return all, err
+}
+
+// words are the command of an operation.
+func (o *operation) words(sha, own, total string) []any {
+	rules, first := sorted(o.rules)
+	names := []string{own, total}
+	switch first {
+	case 0:
+		names, first = names[1:], len(rules)
+	case len(rules):
+		names = names[:1]
 	}
-	return all
+	l := Limiter{clock: func() int64 { return o.at }}
+	keys, argv := l.arguments(o.call, names, first, rules)
+	args := []any{"EVALSHA", sha, len(keys)}
+	for _, k := range keys {
+		args = append(args, k)
+	}
+	return append(args, argv...)
 }
 
 // compare holds one sequence against the model.
