@@ -28,7 +28,9 @@ import (
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/openapi/openapitest"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 func TestMain(m *testing.M) {
@@ -108,12 +110,17 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
 	e.Use(global...)
 	handlers.New(handlers.Config{
-		Store: s, Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
+		Store: s, Limits: testLimits(s), Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
 	}).Register(e, e.Group("/v1", v1...))
 	g.routes = e.Routes()
 	e.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(e.Routes())))
 	e.NoMethod(middleware.NoMethod())
 	return e
+}
+
+// testLimits wait longer for Redis than a gateway does: what a busy machine needs is not what is tested.
+func testLimits(s *store.Store) *limits.Limits {
+	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(s, time.Hour), Timeout: 2 * time.Second})
 }
 
 // issuer makes tokens that nobody here can verify: the gateway's people are a fixed list.

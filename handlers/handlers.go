@@ -18,6 +18,7 @@ import (
 	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/limits"
 )
 
 // DefaultMaxBatchKeys is how many keys one batch may have unless configured.
@@ -26,6 +27,7 @@ const DefaultMaxBatchKeys = 5000
 // Config is what the resources need.
 type Config struct {
 	Store        *store.Store
+	Limits       *limits.Limits              // /v1/ratelimits; nil = not served
 	Ready        func(context.Context) error // GET /readyz on this listener; nil = not served
 	MaxBatchKeys int                         // 0 = DefaultMaxBatchKeys
 	Tokens       *tokens.Issuer              // POST /v1/token and the key set; nil = not served
@@ -36,6 +38,7 @@ type Config struct {
 // API is all resources. It has no state of its own and serves any number of requests at once.
 type API struct {
 	store    *store.Store
+	limits   *limits.Limits
 	site     *openapi.Site
 	ready    func(context.Context) error
 	maxKeys  int
@@ -52,7 +55,7 @@ func New(cfg Config) *API {
 	if err != nil {
 		panic(err)
 	}
-	a := &API{site: site, store: cfg.Store, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
+	a := &API{site: site, store: cfg.Store, limits: cfg.Limits, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
 	if a.maxKeys == 0 {
 		a.maxKeys = DefaultMaxBatchKeys
 	}
@@ -105,12 +108,28 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	v1.POST("/mset", a.plain(a.mset, "durability"))
 	v1.POST("/mdelete", a.plain(a.mdelete, "durability"))
 	v1.POST("/mexists", a.plain(a.mexists))
+	if a.limits != nil {
+		a.registerRateLimits(v1)
+	}
+}
+
+func (a *API) registerRateLimits(v1 gin.IRouter) {
+	v1.GET("/ratelimits/:name", a.plain(a.getRateLimit))
+	v1.PUT("/ratelimits/:name", a.plain(a.putRateLimit))
+	v1.DELETE("/ratelimits/:name", a.plain(a.deleteRateLimit))
+	v1.POST("/ratelimits/:name/take", a.repeatable(a.takeRateLimit, "enforce"))
+	v1.POST("/ratelimits/:name/peek", a.plain(a.peekRateLimit))
+	v1.POST("/ratelimits/:name/refund", a.repeatable(a.refundRateLimit))
+	v1.DELETE("/ratelimits/:name/subjects/:subject", a.ofSubject(a.resetRateLimitSubject))
+	v1.PUT("/ratelimits/:name/overrides/:subject", a.ofSubject(a.putRateLimitOverride))
+	v1.DELETE("/ratelimits/:name/overrides/:subject", a.ofSubject(a.deleteRateLimitOverride))
+	v1.POST("/ratelimits/take", a.plain(a.takeRateLimits))
 }
 
 // Reads says whether the route changes nothing although its method would: the reads whose request needs a body, and the making of a token.
 func Reads(route string) bool {
 	switch route {
-	case "/v1/mget", "/v1/mexists", "/v1/token":
+	case "/v1/mget", "/v1/mexists", "/v1/token", "/v1/ratelimits/:name/peek":
 		return true
 	}
 	return false
@@ -174,6 +193,39 @@ func (a *API) onKey(op operation, known []string) gin.HandlerFunc {
 		r, err := newRequest(c, known)
 		if err == nil {
 			r.key, err = pathKey(c.Param("key"), r.keyEncoding, r.id.Sizes.KeyMaxBytes)
+		}
+		if err == nil {
+			err = op(r)
+		}
+		report(c, err)
+	}
+}
+
+// repeatable makes a handler of an operation on a rate limit that takes an Idempotency-Key.
+func (a *API) repeatable(op operation, known ...string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r, err := newRequest(c, known)
+		if err == nil {
+			r.key = r.limit() // a part of the fingerprint
+			if lines := r.Request.Header[idempotencyHeader]; len(lines) > 0 {
+				err = r.once(lines, op)
+			} else {
+				err = op(r)
+			}
+		}
+		report(c, err)
+	}
+}
+
+// ofSubject makes a handler of an operation on a subject of a rate limit, which is the key of the request.
+func (a *API) ofSubject(op operation) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		r, err := newRequest(c, []string{"key_encoding"})
+		if err == nil {
+			err = r.refuseIdempotencyKey()
+		}
+		if err == nil {
+			r.key, err = pathSubject(c.Param("subject"), r.keyEncoding)
 		}
 		if err == nil {
 			err = op(r)

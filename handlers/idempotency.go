@@ -16,6 +16,7 @@ type idempotent struct {
 	key     string
 	body    []byte         // as it was sent
 	receipt *store.Receipt // nil until the write is sent
+	none    bool           // it was answered, but nothing was written and so nothing kept
 }
 
 const (
@@ -38,7 +39,7 @@ func (r request) once(lines []string, op operation) error {
 	}
 	r.idempotent = &idempotent{key: key}
 	err = op(r)
-	if records != nil && (r.idempotent.replayed() || leftNothing(err)) {
+	if records != nil && (r.idempotent.replayed() || r.idempotent.none || leftNothing(err)) {
 		records.GiveBackRecord()
 	}
 	return err

@@ -119,7 +119,8 @@ func faults(t *testing.T) map[string]fault {
 func TestEveryFailedWriteSaysWhatBecameOfIt(t *testing.T) {
 	faults := faults(t)
 	for _, r := range start(t).routes {
-		if r.Method != http.MethodGet && r.Method != http.MethodHead && !handlers.Reads(r.Path) {
+		// Rate limits have answers of their own to a dead shard: TestADeadShardIsAnsweredAsTheLimitIsDefined.
+		if r.Method != http.MethodGet && r.Method != http.MethodHead && !handlers.Reads(r.Path) && !strings.HasPrefix(r.Path, "/v1/ratelimits/") {
 			if _, ok := writes[r.Method+" "+r.Path]; !ok {
 				t.Errorf("%s %s writes, and is not tried", r.Method, r.Path)
 			}

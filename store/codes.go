@@ -18,6 +18,7 @@ const (
 	CodeNotFound               Code = "not_found"
 	CodeKeyNotFound            Code = "key_not_found"
 	CodeFieldNotFound          Code = "field_not_found"
+	CodeLimitNotFound          Code = "limit_not_found"
 	CodeMethodNotAllowed       Code = "method_not_allowed"
 	CodeWrongType              Code = "wrong_type"
 	CodeNotANumber             Code = "not_a_number"
@@ -49,6 +50,7 @@ const (
 	CodeOverloaded             Code = "overloaded"
 	CodeDraining               Code = "draining"
 	CodeBatchIncomplete        Code = "batch_incomplete"
+	CodeLimiterUnavailable     Code = "limiter_unavailable"
 	CodeBackendTimeout         Code = "backend_timeout"
 	CodeAppliedNotReplicated   Code = "applied_not_replicated"
 	CodeOutOfMemory            Code = "out_of_memory"
@@ -87,6 +89,8 @@ var codeTable = []codeRow{
 		"The key does not exist in the app's namespace, or has expired."},
 	{CodeFieldNotFound, http.StatusNotFound, false, "Field not found",
 		"The key exists, but has no such field, member or element."},
+	{CodeLimitNotFound, http.StatusNotFound, false, "Rate limit not found",
+		"The app has no rate limit of this name. Define it with PUT /v1/ratelimits/{name}."},
 	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, false, "Method not allowed",
 		"The resource exists but does not know this method. The Allow header lists those it knows."},
 	{CodeWrongType, http.StatusConflict, false, "Wrong type",
@@ -128,7 +132,7 @@ var codeTable = []codeRow{
 	{CodeCostExceedsLimit, http.StatusUnprocessableEntity, false, "Cost exceeds limit",
 		"The take costs more than a rule of the limit can ever grant at once, so no repetition will pass. Nothing was taken. Split it, or raise the rule's burst or limit."},
 	{CodeQuotaExceeded, http.StatusTooManyRequests, true, "Quota exceeded",
-		"The app has used up the quota named in `violated-policies`. Retry-After says when the request can pass. Nothing was sent to Redis."},
+		"The app has used up the quota named in `violated-policies`, and nothing was sent to Redis; or, where a name is `limit/rule`, the rate limit that was asked with `enforce=true` refuses its subject, and nothing was taken. Retry-After says when the request can pass."},
 	{CodeTooManyFailures, http.StatusTooManyRequests, false, "Too many failed authentications",
 		"Too many requests with a bad key came from this address. Requests with a valid key are not affected."},
 	{CodeInternal, http.StatusInternalServerError, false, "Internal error",
@@ -149,6 +153,8 @@ var codeTable = []codeRow{
 		"This gateway is shutting down. Send the request again on a new connection."},
 	{CodeBatchIncomplete, http.StatusServiceUnavailable, true, "Batch incomplete",
 		"Not every item was written. `items` gives the outcome of each; sending the same batch again is the remedy. The status is 504 when the outcome of an item is unknown."},
+	{CodeLimiterUnavailable, http.StatusServiceUnavailable, true, "Rate limit cannot be asked",
+		"The shard of the rate limit did not answer in time, and the limit is defined to refuse then (`on_error: closed`)."},
 	{CodeBackendTimeout, http.StatusGatewayTimeout, true, "Backend timeout",
 		"Redis did not answer within the request's deadline. On a write `outcome` says whether it can have been applied."},
 	{CodeAppliedNotReplicated, http.StatusGatewayTimeout, false, "Applied, not replicated",

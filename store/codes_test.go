@@ -12,14 +12,14 @@ import (
 // shipped is every code ever released with its status: codes are added to it, never taken out and never given another meaning.
 var shipped = map[string]int{
 	"invalid_request": 400, "invalid_key": 400, "command_not_allowed": 400, "unauthenticated": 401, "forbidden": 403,
-	"app_suspended": 403, "app_expired": 403, "not_found": 404, "key_not_found": 404, "field_not_found": 404,
+	"app_suspended": 403, "app_expired": 403, "not_found": 404, "key_not_found": 404, "field_not_found": 404, "limit_not_found": 404,
 	"method_not_allowed": 405, "wrong_type": 409, "not_a_number": 409, "out_of_range": 409, "cursor_expired": 409,
 	"precondition_failed": 412, "payload_too_large": 413, "value_too_large": 413, "batch_too_large": 413,
 	"unsupported_media_type": 415, "range_not_satisfiable": 416, "validation_failed": 422, "ttl_required": 422,
 	"ttl_too_long": 422, "response_too_large": 422, "value_not_utf8": 422, "cross_slot": 422, "idempotency_mismatch": 422, "idempotency_unsupported": 422,
 	"cost_exceeds_limit": 422, "quota_exceeded": 429,
 	"too_many_failures": 429, "internal": 500, "unsupported_by_cluster": 501, "backend_error": 502, "corrupt_value": 502,
-	"cluster_down": 503, "backend_saturated": 503, "overloaded": 503, "draining": 503, "batch_incomplete": 503,
+	"cluster_down": 503, "backend_saturated": 503, "overloaded": 503, "draining": 503, "batch_incomplete": 503, "limiter_unavailable": 503,
 	"backend_timeout": 504, "applied_not_replicated": 504, "out_of_memory": 507,
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store/limits"
 )
 
 // Config is everything the gateway can be told. It is filled from flags, environment, one YAML file and the
@@ -34,6 +35,7 @@ type Config struct {
 	Batch      Batch              `yaml:"batch"`
 	Coalesce   Coalesce           `yaml:"coalesce"`
 	Durability Durability         `yaml:"durability"`
+	RateLimits RateLimits         `yaml:"ratelimits"`
 	Retries    Retries            `yaml:"retries"`
 	Auth       Auth               `yaml:"auth"`
 	JWT        JWT                `yaml:"jwt"`
@@ -170,6 +172,14 @@ type Coalesce struct {
 	MaxBatch int `yaml:"max_batch"`
 	// Most commands waiting for one node; beyond it callers get backend_saturated at once. 4,096 is what a node answers in some 50 ms.
 	MaxQueued int `yaml:"max_queued"`
+}
+
+// RateLimits is about the limits that apps define (/v1/ratelimits). See deploy/operate.md.
+type RateLimits struct {
+	// Longest wait of a take for Redis, in ms; then on_error of the limit decides. Redis answers in a fraction of one; a busy or distant cluster needs more.
+	TimeoutMS int `yaml:"timeout_ms"`
+	// How many gateways share the limits. While Redis does not answer, a limit with on_error local gives each its part; too small a number gives more than the limit.
+	Gateways int `yaml:"gateways"`
 }
 
 // Durability is what writes wait for that ask for more than the primary (?durability=replica or fsync). See deploy/operate.md.
@@ -376,6 +386,7 @@ func defaultConfig() Config {
 		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
 		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
+		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), Gateways: 1},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},

@@ -56,6 +56,8 @@ var numberBounds = map[string]bounds{
 	"durability.replicas":              {0, 100},
 	"durability.replica_wait_ms":       {1, oneHourMS},
 	"durability.fsync_wait_ms":         {1, oneHourMS},
+	"ratelimits.timeout_ms":            {1, oneHourMS},
+	"ratelimits.gateways":              {1, 10_000},
 	"retries.read":                     {0, 10},
 	"retries.write":                    {0, 10},
 	"retries.budget_percent":           {0, 100},

@@ -17,7 +17,9 @@ import (
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/metric"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 // gateway is all parts of a running gateway. newGateway starts nothing that close does not end.
@@ -157,6 +159,16 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 
 func recordTTL(l Limits) time.Duration { return time.Duration(l.IdempotencyTTLS) * time.Second }
 
+// openLimits makes the rate limits that apps define, on the clusters of the store.
+func openLimits(cfg Config, s *store.Store) *limits.Limits {
+	return limits.New(limits.Config{
+		Redis:    s,
+		Decide:   ratelimit.New(s, recordTTL(cfg.Limits)),
+		Timeout:  milliseconds(cfg.RateLimits.TimeoutMS),
+		Gateways: cfg.RateLimits.Gateways,
+	})
+}
+
 // orNone says "none" as the store wants it: there 0 is its default.
 func orNone(n int) int {
 	if n == 0 {
@@ -214,7 +226,9 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	})
 	engine := newEngine()
 	engine.Use(global...)
-	resources := handlers.Config{Store: g.store, MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer}
+	resources := handlers.Config{
+		Store: g.store, Limits: openLimits(g.cfg, g.store), MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer,
+	}
 	if g.cfg.ReadyzOnAPI {
 		resources.Ready = g.readiness.ready
 	}

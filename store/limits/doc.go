@@ -1,0 +1,100 @@
+// Package limits keeps the rate limits that apps define, and answers for them also while their shard does not.
+//
+// It promises that a definition is stored once, beside the state it is about, that every gateway follows a change within Fresh, and that
+// a take never fails because Redis does: what is answered then is a part of the definition. Decisions are those of package ratelimit.
+//
+// It refuses to keep a definition nobody has asked for, and to guess one: a limit whose definition this gateway has never seen is an
+// error while its shard is down.
+package limits
+
+import (
+	"context"
+	"embed"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/singleflight"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+const (
+	// Fresh is how long a definition is believed without a question to Redis. The question costs one round trip per limit, gateway and
+	// second, and is answered with the version alone while nothing has changed.
+	Fresh = time.Second
+	// MaxOverrides of one limit: all are loaded with it, at most 1.5 KB each.
+	MaxOverrides = 1000
+	// MaxBatch is how many takes one request may have.
+	MaxBatch = 100
+	// maxKnown is how many definitions a gateway keeps in mind, some KB each.
+	maxKnown = 10_000
+	// DefaultTimeout is how long a take waits for Redis. A limit in the way of a request must cost it less than the request itself does;
+	// Redis answers in a fraction of a millisecond.
+	DefaultTimeout = 5 * time.Millisecond
+)
+
+// The rows of the command table that operations need.
+const (
+	commandShow   = "RATELIMIT|SHOW"
+	commandDefine = "RATELIMIT|DEFINE"
+	commandTake   = "RATELIMIT|TAKE"
+	commandPeek   = "RATELIMIT|PEEK"
+	commandRefund = "RATELIMIT|REFUND"
+	commandReset  = "RATELIMIT|RESET"
+)
+
+// Runner runs a script on keys of one slot; *store.Store does.
+type Runner interface {
+	RunScript(ctx context.Context, id *acl.Identity, command string, script *store.Script, keys []string, argv ...any) ([]any, error)
+}
+
+// Config is what Limits need to know.
+type Config struct {
+	Redis    Runner
+	Decide   *ratelimit.Limiter
+	Timeout  time.Duration    // for one take, its definition included; 0 = DefaultTimeout
+	Gateways int              // how many share each limit, for on_error: local; 0 = 1
+	Now      func() time.Time // nil = time.Now
+}
+
+// Limits are the rate limits of all apps. They are safe for concurrent use.
+type Limits struct {
+	Config
+	local  *ratelimit.Memory
+	asking singleflight.Group
+
+	mu    sync.Mutex
+	known map[string]*known // by cluster, namespace and name
+}
+
+// New makes Limits that know nothing yet.
+func New(cfg Config) *Limits {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	cfg.Gateways = max(cfg.Gateways, 1)
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Limits{Config: cfg, known: map[string]*known{}, local: ratelimit.NewMemory(cfg.Gateways)}
+}
+
+//go:embed scripts/*.lua
+var scriptFiles embed.FS
+
+var (
+	scriptLoad     = loadScript("load")
+	scriptDefine   = loadScript("define")
+	scriptDelete   = loadScript("delete")
+	scriptOverride = loadScript("override")
+)
+
+func loadScript(name string) *store.Script {
+	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("limits: no script " + name)
+	}
+	return store.NewScript(string(text))
+}

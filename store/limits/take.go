@@ -1,0 +1,166 @@
+package limits
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+// Verdict is what became of a take.
+type Verdict struct {
+	ratelimit.Result
+	Replayed bool // an earlier request with the same Idempotency-Key has taken; this is its answer
+}
+
+// Take is one take of a batch.
+type Take struct {
+	Name string
+	ratelimit.Request
+}
+
+// TakeResult is a verdict or a problem.
+type TakeResult struct {
+	Verdict Verdict
+	Problem *store.Error // nil = there is a verdict
+}
+
+// Take asks a limit and takes from it. Errors: forbidden, limit_not_found, those of ratelimit.Request, and limiter_unavailable where
+// the definition wants it; those of a command only while the definition is not known here.
+func (l *Limits) Take(ctx context.Context, id *acl.Identity, name string, r ratelimit.Request, once store.Idempotency) (Verdict, error) {
+	lim, err := l.limitFor(ctx, id, commandTake, name, &r)
+	if err != nil {
+		return Verdict{}, err
+	}
+	asking, cancel := context.WithTimeout(ctx, l.Timeout)
+	defer cancel()
+	res, replayed, err := l.Decide.Take(asking, id, lim, &r, once)
+	if unanswered(err) {
+		res, err = l.unasked(cacheKey(id, name), lim, &r, err)
+	}
+	return Verdict{res, replayed}, err
+}
+
+// Peek is what Take would say. Errors: as Take, and those of a command: there is nobody to protect from a question.
+func (l *Limits) Peek(ctx context.Context, id *acl.Identity, name string, r ratelimit.Request) (Verdict, error) {
+	lim, err := l.limitFor(ctx, id, commandPeek, name, &r)
+	if err != nil {
+		return Verdict{}, err
+	}
+	res, err := l.Decide.Peek(ctx, id, lim, &r)
+	return Verdict{Result: res}, err
+}
+
+// Refund gives back. Errors: as Peek.
+func (l *Limits) Refund(ctx context.Context, id *acl.Identity, name string, r ratelimit.Request, once store.Idempotency) (Verdict, error) {
+	lim, err := l.limitFor(ctx, id, commandRefund, name, &r)
+	if err != nil {
+		return Verdict{}, err
+	}
+	res, replayed, err := l.Decide.Refund(ctx, id, lim, &r, once)
+	return Verdict{res, replayed}, err
+}
+
+// Reset makes a subject's rules full again. Errors: as Peek.
+func (l *Limits) Reset(ctx context.Context, id *acl.Identity, name, subject string) error {
+	if err := ratelimit.CheckSubject("path:subject", subject); err != nil {
+		return err
+	}
+	lim, err := l.limitFor(ctx, id, commandReset, name, &ratelimit.Request{Subject: subject})
+	if err != nil {
+		return err
+	}
+	return l.Decide.Reset(ctx, id, lim, subject)
+}
+
+// limitFor is the limit as it holds for the subject of r.
+func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name string, r *ratelimit.Request) (ratelimit.Limit, error) {
+	if err := store.Allow(id, command); err != nil {
+		return ratelimit.Limit{}, err
+	}
+	if err := ratelimit.CheckName(name); err != nil {
+		return ratelimit.Limit{}, err
+	}
+	d, err := l.lookup(ctx, id, command, name)
+	if err != nil {
+		return ratelimit.Limit{}, err
+	}
+	lim := ratelimit.Limit{Name: name, Definition: &d.Definition}
+	if o, ok := d.Overrides[r.Subject]; ok {
+		lim.Override = &o
+	}
+	return lim, nil
+}
+
+// unasked answers a take that Redis has not.
+func (l *Limits) unasked(key string, lim ratelimit.Limit, r *ratelimit.Request, why error) (ratelimit.Result, error) {
+	switch lim.Definition.OnError {
+	case ratelimit.Closed:
+		e := store.NewError(store.CodeLimiterUnavailable, "the rate limit did not answer in time, and is defined to refuse then").WithCause(why)
+		e.RetryAfter = time.Second
+		if failed, ok := errors.AsType[*store.Error](why); ok {
+			e.Outcome = failed.Outcome
+		}
+		return ratelimit.Result{}, e
+	case ratelimit.Local:
+		return l.local.Take(l.Now(), key, lim, r)
+	}
+	granted := int64(1)
+	if r.Cost != nil {
+		granted = *r.Cost
+	}
+	return ratelimit.Result{Allowed: true, Granted: granted, Source: ratelimit.FailedOpen}, nil
+}
+
+// parallel takes of one batch are under way at once: a batch shall not be more to a shard than eight callers are.
+const parallel = 8
+
+// TakeMany does takes each by itself; those of one limit and subject in their order. Errors: forbidden.
+func (l *Limits) TakeMany(ctx context.Context, id *acl.Identity, takes []Take) ([]TakeResult, error) {
+	if err := store.Allow(id, commandTake); err != nil {
+		return nil, err
+	}
+	results := make([]TakeResult, len(takes))
+	together := map[[2]string][]int{}
+	for i := range takes {
+		k := [2]string{takes[i].Name, takes[i].Subject}
+		together[k] = append(together[k], i)
+	}
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for _, places := range together {
+		group.Go(func() error {
+			for _, i := range places {
+				var err error
+				results[i].Verdict, err = l.Take(ctx, id, takes[i].Name, takes[i].Request, store.Idempotency{})
+				results[i].Problem = problem(err)
+			}
+			return nil
+		})
+	}
+	return results, group.Wait()
+}
+
+func problem(err error) *store.Error {
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		return e
+	}
+	return store.NewError(store.CodeInternal, "").WithCause(err)
+}
+
+// PartitionKey stands for a subject in a header, as base64: the same for the same subject, and telling nothing about it, since it may
+// be an address or a name, and headers are logged on the way.
+func PartitionKey(subject string) string {
+	sum := sha256.Sum256([]byte(subject))
+	return base64.StdEncoding.EncodeToString(sum[:9])
+}
