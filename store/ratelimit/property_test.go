@@ -18,6 +18,7 @@ import (
 var (
 	sequences = flag.Int("sequences", 2000, "random sequences that Lua and the model are driven through")
 	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random sequences")
+	rounds    = flag.Int("rounds", 3, "of the scripts whose time is reported")
 )
 
 // random draws rules and what happens to them.
