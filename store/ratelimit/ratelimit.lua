@@ -12,6 +12,7 @@
 -- State of a bucket: b<level>:<time in us>:<period>; level is in tokens times units, `limit` of it drain in a unit.
 -- State of a window: w<start in us>:<period in us>:<count>:<count of the window before>.
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
+local call, match, format = redis.call, string.match, string.format
 local most = 9007199254740992
 local forever = 4503599627370496 -- us, 143 years: no answer is longer
 local jitter = 5000000 -- a clock that steps back by up to 5 s is waited for; one further back is believed, or limits would hang
@@ -19,7 +20,7 @@ local mode, cost, least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local first, width = 9, 9
 
 if ARGV[5] ~= '' and mode ~= 'undo' then
-  local record = redis.call('GET', KEYS[#KEYS])
+  local record = call('GET', KEYS[#KEYS])
   if record then
     if string.sub(record, 1, #ARGV[5]) ~= ARGV[5] then return {-21} end
     return {-20, string.sub(record, #ARGV[5] + 1)}
@@ -28,7 +29,7 @@ end
 
 local now = tonumber(ARGV[4])
 if not now then
-  local t = redis.call('TIME')
+  local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 
@@ -87,28 +88,31 @@ end
 local function openRule(r, state)
   local kind, a, b, c, d
   if state then
-    kind, a, b, c, d = string.match(state, '^(%a)(%d+):(%d+):(%d+):?(%d*)$')
+    kind, a, b, c, d = match(state, '^(%a)(%d+):(%d+):(%d+):?(%d*)$')
     a, b, c, d = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
   end
   r.bucket = r.kind == 'bucket' or r.kind == 'shaper'
   r.can = (r.bucket and openBucket or openWindow)(r, kind, a, b, c, d)
 end
 
-local rules, hashes = {}, {}
+-- openHash reads the rules from..to, which are in one hash. One rule, the common case, needs no list.
+local rules = {}
 local function openHash(key, from, to)
-  if from > to then return end
+  if from == to then
+    rules[from] = readRule(first + (from - 1) * width)
+    return openRule(rules[from], call('HGET', key, rules[from].field))
+  end
   local fields = {}
   for n = from, to do
     rules[n] = readRule(first + (n - 1) * width)
-    fields[#fields + 1] = rules[n].field
+    fields[n - from + 1] = rules[n].field
   end
-  local states = redis.call('HMGET', key, unpack(fields))
+  local states = call('HMGET', key, unpack(fields))
   for n = from, to do openRule(rules[n], states[n - from + 1]) end
-  hashes[#hashes + 1] = {key = key, from = from, to = to}
 end
 local count, own = (#ARGV - first + 1) / width, tonumber(ARGV[8])
 openHash(KEYS[1], 1, own)
-openHash(KEYS[2], own + 1, count)
+if own < count then openHash(KEYS[2], own + 1, count) end
 
 -- The decision: all rules or none.
 local allowed, granted, limiting = 1, cost, 0
@@ -176,41 +180,41 @@ local function closeBucket(r)
   return remaining, reset, retry, wait
 end
 
-local function text(r)
-  if r.bucket then return string.format('b%.0f:%.0f:%.0f', r.level, r.ts, r.period) end
-  return string.format('w%.0f:%.0f:%.0f:%.0f', r.start, r.micros, r.count, r.before)
-end
-
-local out = {allowed, granted, (allowed == 0 or granted < cost) and limiting or 0}
+local out = {allowed, granted, (allowed == 0 or granted < cost) and limiting or 0, 0, 0, 0, 0}
 for n = 1, count do
   local r = rules[n]
   local at = n * 4
   out[at], out[at + 1], out[at + 2], out[at + 3] = (r.bucket and closeBucket or closeWindow)(r)
-  r.reset = out[at + 1]
 end
 
 -- Only now anything is written. A refusal writes nothing, except a clock that was set back.
 if mode == 'peek' then return out end
-for _, h in ipairs(hashes) do
+local function writeHash(key, from, to)
   local words, life = {}, 0
-  for n = h.from, h.to do
+  for n = from, to do
     local r = rules[n]
-    life = max(life, r.reset)
+    life = max(life, out[n * 4 + 1])
     if consumed ~= 0 or r.moved then
       words[#words + 1] = r.field
-      words[#words + 1] = text(r)
+      if r.bucket then
+        words[#words + 1] = format('b%.0f:%.0f:%.0f', r.level, r.ts, r.period)
+      else
+        words[#words + 1] = format('w%.0f:%.0f:%.0f:%.0f', r.start, r.micros, r.count, r.before)
+      end
     end
   end
-  if #words > 0 then
-    redis.call('HSET', h.key, unpack(words))
-    redis.call('PEXPIRE', h.key, string.format('%.0f', ceil(life / 1000) + 1000))
-  end
+  if #words == 0 then return end
+  call('HSET', key, unpack(words))
+  call('PEXPIRE', key, format('%.0f', ceil(life / 1000) + 1000))
 end
+writeHash(KEYS[1], 1, own)
+if own < count then writeHash(KEYS[2], own + 1, count) end
+
 if ARGV[5] ~= '' and mode == 'undo' then
-  redis.call('DEL', KEYS[#KEYS])
+  call('DEL', KEYS[#KEYS])
 elseif ARGV[5] ~= '' and allowed == 1 then
   local parts = {}
-  for i = 1, #out do parts[i] = string.format('%.0f', out[i]) end
-  redis.call('SET', KEYS[#KEYS], ARGV[5] .. table.concat(parts, ',') .. ';' .. ARGV[7], 'PX', ARGV[6])
+  for i = 1, #out do parts[i] = format('%.0f', out[i]) end
+  call('SET', KEYS[#KEYS], ARGV[5] .. table.concat(parts, ',') .. ';' .. ARGV[7], 'PX', ARGV[6])
 end
 return out
