@@ -62,6 +62,7 @@ type gateway struct {
 	redis  *redis.ClusterClient // knows nothing of the gateway
 	ready  error
 	bytes  *middleware.BytesInFlight
+	clock  atomic.Int64 // of rate limits, in us; 0 = that of the Redis nodes
 	routes gin.RoutesInfo
 }
 
@@ -110,7 +111,7 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
 	e.Use(global...)
 	handlers.New(handlers.Config{
-		Store: s, Limits: testLimits(s), Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
+		Store: s, Limits: testLimits(s, &g.clock), Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
 	}).Register(e, e.Group("/v1", v1...))
 	g.routes = e.Routes()
 	e.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(e.Routes())))
@@ -119,8 +120,24 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 }
 
 // testLimits wait longer for Redis than a gateway does: what a busy machine needs is not what is tested.
-func testLimits(s *store.Store) *limits.Limits {
-	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(s, time.Hour), Timeout: 2 * time.Second})
+func testLimits(s *store.Store, clock *atomic.Int64) *limits.Limits {
+	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(clocked{s, clock}, time.Hour), Timeout: 2 * time.Second})
+}
+
+// clocked gives the script of rate limits a clock, which no request can.
+type clocked struct {
+	*store.Store
+	clock *atomic.Int64
+}
+
+// argClock is the place of the clock in the script's arguments, empty for that of Redis.
+const argClock = 3
+
+func (c clocked) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
+	if now := c.clock.Load(); now != 0 && len(argv) > argClock && argv[argClock] == "" {
+		argv[argClock] = now
+	}
+	return c.Store.RunLimit(ctx, id, access, sc, keys, argv)
 }
 
 // issuer makes tokens that nobody here can verify: the gateway's people are a fixed list.
