@@ -161,6 +161,8 @@ def map_case(ctx, case):
         body["keys"] = [encoded(spared(key, ends), body) for key in body["keys"]]
     items = body.get("items", [])
     for item in items:
+        if "key" not in item:
+            continue  # an item of something else, such as a take
         item["key"] = encoded(spared(item["key"], ends), body)
     for part in (body, *items):
         if part.get("encoding", body.get("encoding")) == "base64" and "value" in part:

@@ -10,6 +10,7 @@ package limits
 import (
 	"context"
 	"embed"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -57,6 +58,7 @@ type Config struct {
 	Timeout  time.Duration    // for one take, its definition included; 0 = DefaultTimeout
 	Gateways int              // how many share each limit, for on_error: local; 0 = 1
 	Now      func() time.Time // nil = time.Now
+	Log      *slog.Logger     // of panics in a batch; nil = none
 }
 
 // Limits are the rate limits of all apps. They are safe for concurrent use.
@@ -75,6 +77,9 @@ func New(cfg Config) *Limits {
 		cfg.Timeout = DefaultTimeout
 	}
 	cfg.Gateways = max(cfg.Gateways, 1)
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

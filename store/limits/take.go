@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
@@ -132,16 +133,19 @@ func (l *Limits) TakeMany(ctx context.Context, id *acl.Identity, takes []Take) (
 	for i := range takes {
 		k := [2]string{takes[i].Name, takes[i].Subject}
 		together[k] = append(together[k], i)
+		results[i].Problem = &store.Error{Code: store.CodeInternal, Outcome: store.Unknown} // unless it ends
 	}
 	var group errgroup.Group
 	group.SetLimit(parallel)
 	for _, places := range together {
 		group.Go(func() error {
-			for _, i := range places {
-				var err error
-				results[i].Verdict, err = l.Take(ctx, id, takes[i].Name, takes[i].Request, store.Idempotency{})
-				results[i].Problem = problem(err)
-			}
+			alive.Once(l.Log, "takes of a batch", func() {
+				for _, i := range places {
+					var err error
+					results[i].Verdict, err = l.Take(ctx, id, takes[i].Name, takes[i].Request, store.Idempotency{})
+					results[i].Problem = problem(err)
+				}
+			})
 			return nil
 		})
 	}
