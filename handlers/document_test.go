@@ -20,6 +20,9 @@ func TestRoutesAreThoseOfTheDocument(t *testing.T) {
 	handlers.New(handlers.Config{Ready: func(context.Context) error { return nil }, Tokens: issuer(t), Limits: testLimits(nil, nil)}).Register(e, e.Group("/v1"))
 	var routes []openapitest.Route
 	for _, r := range e.Routes() {
+		if strings.HasSuffix(r.Handler, "handlers.postOnly") {
+			continue // no operation, but what keeps another from answering
+		}
 		routes = append(routes, openapitest.Route{Method: r.Method, Path: r.Path})
 	}
 	openapitest.Routes(t, routes)

@@ -124,6 +124,9 @@ func (a *API) registerRateLimits(v1 gin.IRouter) {
 	v1.PUT("/ratelimits/:name/overrides/:subject", a.ofSubject(a.putRateLimitOverride))
 	v1.DELETE("/ratelimits/:name/overrides/:subject", a.ofSubject(a.deleteRateLimitOverride))
 	v1.POST("/ratelimits/take", a.plain(a.takeRateLimits))
+	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"} { // or they would be of a limit of that name
+		v1.Handle(method, "/ratelimits/take", postOnly)
+	}
 }
 
 // Reads says whether the route changes nothing although its method would: the reads whose request needs a body, and the making of a token.
@@ -133,6 +136,12 @@ func Reads(route string) bool {
 		return true
 	}
 	return false
+}
+
+// postOnly answers other methods where gin would ask the resource of a template.
+func postOnly(c *gin.Context) {
+	_ = c.Error(&store.Error{Code: store.CodeMethodNotAllowed, Allow: "POST"})
+	c.Abort()
 }
 
 // request is one request of an authenticated caller, its path and query read.
