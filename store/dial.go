@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strings"
 	"syscall"
@@ -40,7 +41,7 @@ func (cc ClusterConfig) rawDial() dialFunc {
 func (c *cluster) gate(raw dialFunc) dialFunc {
 	raw = meeting(raw, c.cfg.Redis.DialTimeout)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := c.nodes.health(addr).dial(ctx, raw, network, addr)
+		conn, err := c.nodes.health(addr).dial(ctx, raw, network, addr, c.cfg.Redis.DialTimeout)
 		if err != nil {
 			return failedConn{&dialError{err}}, nil
 		}
@@ -50,9 +51,10 @@ func (c *cluster) gate(raw dialFunc) dialFunc {
 
 var errGivenUp = errors.New("nobody waits for the connection any more")
 
-// dial waits for a place and dials. If the latest dial has failed it waits for the next probe instead, and fails as that does; not for a
+// dial waits for a place and dials, which may take the time of full. If the latest dial has failed it waits for the next probe instead, and fails as that does; not for a
 // place at a full node, which may take long.
-func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (net.Conn, error) {
+func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string, full time.Duration) (net.Conn, error) {
+	hurried := left(ctx) < full*9/10 // go-redis gives a context that ends with full, or with the caller if that is sooner
 	for {
 		h.mu.Lock()
 		failed, verdict := h.dialErr, h.verdict
@@ -98,7 +100,7 @@ func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (
 	conn, err := raw(ctx, network, addr)
 	switch {
 	case err == nil:
-	case over(ctx): // its caller had less time than a dial may take, which says nothing about the node to the others
+	case hurried && left(ctx) <= 0: // its caller had less time than a dial may take, which says nothing about the node to the others
 		return nil, errGivenUp
 	case lost(err):
 		h.suspect(time.Now()) // but the next may hold: if none does, the circuit opens
@@ -108,10 +110,16 @@ func (h *health) dial(ctx context.Context, raw dialFunc, network, addr string) (
 	return conn, err
 }
 
-// over says whether a context has ended; the one of a shared pipe does not say so itself.
-func over(ctx context.Context) bool {
+// left is how much time a context has yet; the one of a shared pipe does not say itself that it has ended.
+func left(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case !ok:
+		return math.MaxInt64
+	}
+	return time.Until(deadline)
 }
 
 // lost says whether a connection was made and broke. A bad network does that to some of them, and a node must not be out of reach until

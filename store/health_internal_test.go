@@ -150,23 +150,23 @@ func TestDialsAreGated(t *testing.T) {
 		return a, result
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := h.dial(ctx, raw, "tcp", "node:1"); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
+	if _, err := h.dial(ctx, raw, "tcp", "node:1", time.Second); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
 		t.Fatalf("%d dials, %v", dials, err)
 	}
 	cancel()
 	for range 100 {
-		if _, err := h.dial(ctx, raw, "tcp", "node:1"); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
+		if _, err := h.dial(ctx, raw, "tcp", "node:1", time.Second); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
 			t.Fatalf("%d dials, %v", dials, err)
 		}
 	}
 	h.state.Store(open)
-	if _, err := h.dial(t.Context(), raw, "tcp", "node:1"); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
+	if _, err := h.dial(t.Context(), raw, "tcp", "node:1", time.Second); !errors.Is(err, syscall.ECONNREFUSED) || dials != 1 {
 		t.Fatalf("an open circuit: %d dials, %v", dials, err)
 	}
 	h.recover()
 	waits := make(chan error)
 	go func() {
-		conn, err := h.dial(t.Context(), raw, "tcp", "node:1")
+		conn, err := h.dial(t.Context(), raw, "tcp", "node:1", time.Second)
 		if err == nil {
 			_ = conn.Close()
 		}
@@ -203,7 +203,7 @@ func TestADialWhoseCallerHadNoMoreTimeSaysNothing(t *testing.T) {
 		"it has left": cancelled, "its deadline has passed": late, "its pipe's deadline has passed": untimed{t.Context(), time.Now()},
 	} {
 		h := newHealth("node:1", "node:1", 2)
-		_, err := h.dial(ctx, func(context.Context, string, string) (net.Conn, error) { return nil, context.DeadlineExceeded }, "tcp", "node:1")
+		_, err := h.dial(ctx, func(context.Context, string, string) (net.Conn, error) { return nil, context.DeadlineExceeded }, "tcp", "node:1", time.Second)
 		if err == nil || h.dialErr != nil || h.state.Load() != sound {
 			t.Errorf("%s: %v, %v, state %d", name, err, h.dialErr, h.state.Load())
 		}
@@ -279,6 +279,17 @@ func TestRetryBudget(t *testing.T) {
 		if got := spend(b, start.Add(c.passes)); got != c.want {
 			t.Errorf("%s: %d, want %d", c.name, got, c.want)
 		}
+	}
+}
+
+// The time of a dial itself is no caller's: a node that takes longer is to be doubted.
+func TestADialThatHadItsTimeSaysSomething(t *testing.T) {
+	h := newHealth("node:1", "node:1", 2)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // as go-redis does
+	defer cancel()
+	_, err := h.dial(ctx, func(ctx context.Context, _, _ string) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() }, "tcp", "node:1", 20*time.Millisecond)
+	if h.dialErr == nil || h.state.Load() != doubtful {
+		t.Errorf("%v, %v, state %d", err, h.dialErr, h.state.Load())
 	}
 }
 

@@ -37,7 +37,7 @@ func (h nodeHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		}
 		h.metrics.redirected(h.cluster, h.node, err)
 		if h.notSent(cmd, err) {
-			if over(ctx) {
+			if left(ctx) <= 0 {
 				err = errGivenUp
 			}
 			err = &dialError{err}

@@ -104,7 +104,7 @@ func classifyTransport(err error) verdict {
 	case errors.Is(err, errCircuitOpen):
 		return verdict{code: CodeClusterDown, notExecuted: true, reload: true, unreachable: true, detail: "the node does not answer"}
 	case errors.As(err, &dial) && dial.cause == errGivenUp: //nolint:errorlint // it is the value itself
-		return verdict{code: CodeBackendTimeout, notExecuted: true, reload: true, detail: "the deadline passed before the command was sent"}
+		return verdict{code: CodeBackendTimeout, notExecuted: true, again: true, reload: true, detail: "the deadline passed before the command was sent"}
 	case errors.As(err, &dial):
 		return verdict{code: CodeClusterDown, notExecuted: true, again: true, reload: true, unreachable: true, detail: "the node cannot be reached"}
 	case errors.Is(err, pipe.ErrSaturated):
