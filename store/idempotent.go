@@ -42,8 +42,12 @@ func (s *Store) recorded(id *acl.Identity, d *Delivery, stored string, argv []an
 	if len(argv) > maxRecordedArgs {
 		return nil, NewError(CodeIdempotencyUnsupported, "a write with an Idempotency-Key may have "+strconv.Itoa(maxRecordedArgs)+" arguments at most")
 	}
-	args := append(make([]any, 0, len(argv)+8), "EVALSHA", "", "2", stored, recordKey(id, stored, d.Idempotency.Key),
-		d.Idempotency.recordHead(), time.Duration(s.recordTTL.Load()).Milliseconds(), d.kept)
+	copies := ""
+	if d.Durability != Async {
+		copies = "1"
+	}
+	args := append(make([]any, 0, len(argv)+9), "EVALSHA", "", "2", stored, recordKey(id, stored, d.Idempotency.Key),
+		d.Idempotency.recordHead(), time.Duration(s.recordTTL.Load()).Milliseconds(), d.kept, copies)
 	return append(args, argv...), nil
 }
 
