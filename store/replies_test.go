@@ -30,6 +30,7 @@ func newFakeNode(t *testing.T) *fakeNode {
 	}
 	n.Server = srv
 	t.Cleanup(srv.Close)
+	port := srv.Addr().Port // asked of the server later, it is none: the slots may be asked for while it ends
 	srv.SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		switch strings.ToUpper(cmd) {
 		case "HELLO":
@@ -43,7 +44,7 @@ func newFakeNode(t *testing.T) *fakeNode {
 			c.WriteInt(16383)
 			c.WriteLen(3)
 			c.WriteBulk("127.0.0.1")
-			c.WriteInt(srv.Addr().Port)
+			c.WriteInt(port)
 			c.WriteBulk("node")
 		default:
 			n.sent.Add(1)
