@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -12,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store/pipe"
 )
 
@@ -290,16 +289,13 @@ func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
 
 // guard turns a panic of work into failed items; in a goroutine of ours it would end the process.
 func (b *batch) guard(items []int, work func()) {
-	defer func() {
-		if p := recover(); p != nil {
-			b.store.log.Error("panic in a batch", "panic", fmt.Sprintf("%T", p), "stack", string(debug.Stack()))
-			for _, i := range items {
-				b.items[i].call = nil // nobody knows who still holds it
-			}
-			b.settleAll(items, &fault{verdict{code: CodeInternal}, errPanic})
-		}
-	}()
-	work()
+	if alive.Once(b.store.log, "a batch", work) {
+		return
+	}
+	for _, i := range items {
+		b.items[i].call = nil // nobody knows who still holds it
+	}
+	b.settleAll(items, &fault{verdict{code: CodeInternal}, errPanic})
 }
 
 var errPanic = errors.New("store: panic in a batch")

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/slot"
 )
@@ -53,32 +51,11 @@ func (s *Store) RunScript(ctx context.Context, id *acl.Identity, command string,
 	}
 	args = append(args, argv...)
 	c.replies.Allow(decodeLimit(id))
-	var reply []any
-	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
-		w, e := c.wayTo(ctx, number)
-		if e != nil {
-			return nil, e
-		}
-		args[0], args[1] = "EVALSHA", sc.sha
-		val, e := c.evaluate(ctx, w, args)
-		if redis.HasErrorPrefix(e, "NOSCRIPT") {
-			args[0], args[1] = "EVAL", sc.source
-			val, e = c.evaluate(ctx, w, args)
-		}
-		if e != nil {
-			c.doubt(number)
-			return w, e
-		}
-		if reply, _ = val.([]any); !flat(reply) {
-			return w, errNoReply
-		}
-		return w, nil
-	})
-	return reply, fail
+	return c.runScript(ctx, r, s.retries(id, r.writes()), number, sc.script, args, flat)
 }
 
 // flat says whether a reply is a list of integers and strings.
-func flat(reply []any) bool {
+func flat(reply scriptReply) bool {
 	for _, v := range reply {
 		switch v.(type) {
 		case int64, string:

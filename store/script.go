@@ -153,9 +153,17 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 		return reply, err
 	}
 	c.replies.Allow(decodeLimit(id))
-	var reply scriptReply
-	fail := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
-		number := slot.Of(stored)
+	reply, fail := c.runScript(ctx, r, s.retries(id, r.writes()), slot.Of(stored), sc, args, scriptReply.sound)
+	if fail == nil && d.keyed() {
+		return d.settle(reply)
+	}
+	return reply, fail
+}
+
+// runScript sends EVALSHA, whose arguments args are, to the primary of a slot until its reply is final, and EVAL where the node does not know
+// the script. sound says whether a reply is one that the script has.
+func (c *cluster) runScript(ctx context.Context, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (reply scriptReply, err error) {
+	err = c.try(ctx, r, retries, func() (*way, error) {
 		w, e := c.wayTo(ctx, number)
 		if e != nil {
 			return nil, e
@@ -169,15 +177,12 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 			c.doubt(number)
 			return w, e
 		}
-		if reply, _ = val.([]any); !reply.sound() {
+		if reply, _ = val.([]any); !sound(reply) {
 			return w, errNoReply
 		}
 		return w, nil
 	})
-	if fail == nil && d.keyed() {
-		return d.settle(reply)
-	}
-	return reply, fail
+	return reply, err
 }
 
 // evaluate sends a script to a node, once, and follows redirects. It does not leave all to the client that follows them: that one
