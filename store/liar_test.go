@@ -61,19 +61,10 @@ func newLiar(t testing.TB) *liar {
 // store is a gateway's store on the liar's cluster.
 func (l *liar) store(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.New(store.Config{
+	return openStore(t, store.Config{
 		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: []string{l.Addr().String()}}},
 		CursorKey: []byte(strings.Repeat("k", 32)),
-	}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-	return s
 }
 
 // says makes it answer every command with these bytes.

@@ -44,6 +44,12 @@ func newStore(t testing.TB, c *localcluster.Cluster, change ...func(*store.Confi
 	for _, f := range change {
 		f(&cfg)
 	}
+	return openStore(t, cfg)
+}
+
+// openStore makes a Store that is closed when the test ends.
+func openStore(t testing.TB, cfg store.Config) *store.Store {
+	t.Helper()
 	s, err := store.New(cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)

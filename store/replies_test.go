@@ -107,11 +107,9 @@ func TestReplies(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			for _, off := range []bool{false, true} {
-				n := newFakeNode(t)
-				s := fakeStore(t, n, off)
-				id := newApp(t)
-				all := paths(s, id)
 				for name, write := range map[string]bool{"a read": false, "a write": true, "a script": true, "a large value": true, "mget": false, "mset": true} {
+					n := newFakeNode(t) // of its own: what still arrives of the case before is not counted here
+					all := paths(fakeStore(t, n, off), newApp(t))
 					n.answer(r.reply)
 					limit := 5 * time.Second
 					if r.writes == waits || r.code == store.CodeBackendTimeout && r.reads == once { // those that end by the deadline
@@ -152,19 +150,10 @@ func TestReplies(t *testing.T) {
 // fakeStore is a Store on a fake node, which repeats once.
 func fakeStore(t *testing.T, n *fakeNode, off bool) *store.Store {
 	t.Helper()
-	s, err := store.New(store.Config{
+	return openStore(t, store.Config{
 		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: []string{n.Addr().String()}}},
 		Retries:   store.Retries{Read: 1, Write: 1},
 		Coalesce:  store.CoalesceConfig{Off: off},
 		CursorKey: []byte(strings.Repeat("k", 32)),
-	}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
 	})
-	return s
 }
