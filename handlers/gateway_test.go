@@ -121,7 +121,7 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 
 // testLimits wait longer for Redis than a gateway does: what a busy machine needs is not what is tested.
 func testLimits(s *store.Store, clock *atomic.Int64) *limits.Limits {
-	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(clocked{s, clock}, time.Hour), Timeout: 2 * time.Second})
+	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(clocked{s, clock}), Timeout: 2 * time.Second})
 }
 
 // clocked gives the script of rate limits a clock, which no request can.

@@ -18,6 +18,9 @@ func (s *Store) KeepRecords(ttl time.Duration) {
 	s.recordTTL.Store(int64(ttl))
 }
 
+// RecordTTL is how long records are kept now.
+func (s *Store) RecordTTL() time.Duration { return time.Duration(s.recordTTL.Load()) }
+
 // maxRecordedArgs is the most arguments that an operation with an Idempotency-Key may have: what Lua can unpack with room to spare.
 const maxRecordedArgs = 1000
 
@@ -47,7 +50,7 @@ func (s *Store) recorded(id *acl.Identity, d *Delivery, stored string, argv []an
 		copies = "1"
 	}
 	args := append(make([]any, 0, len(argv)+9), "EVALSHA", "", "2", stored, recordKey(id, stored, d.Idempotency.Key),
-		d.Idempotency.recordHead(), time.Duration(s.recordTTL.Load()).Milliseconds(), d.kept, copies)
+		d.Idempotency.recordHead(), s.RecordTTL().Milliseconds(), d.kept, copies)
 	return append(args, argv...), nil
 }
 
@@ -63,7 +66,7 @@ func frameWrote(reply any) bool {
 func (d *Delivery) settle(reply scriptReply) (scriptReply, error) {
 	switch reply.status() {
 	case statusMismatch:
-		return nil, errOtherRequest()
+		return nil, OtherRequest()
 	case statusReplay:
 		return d.replay([]byte(reply.text(1)))
 	case statusDone:
@@ -88,7 +91,8 @@ func (d *Delivery) replay(parts []byte) (scriptReply, error) {
 	return reply, nil
 }
 
-func errOtherRequest() *Error {
+// OtherRequest is idempotency_mismatch: what is kept under the Idempotency-Key is of another request.
+func OtherRequest() *Error {
 	return fieldError(CodeIdempotencyMismatch, "header:Idempotency-Key",
 		"an earlier request with this Idempotency-Key was another one; each needs a key of its own")
 }

@@ -99,7 +99,7 @@ func (l *lane) exec(ctx context.Context, cmds []redis.Cmder) {
 
 // steps are the waits that a wait is made of. Each asks the replicas anew. Once is enough for what they have in memory; but of their
 // disks they tell what they know when they are asked, which is before the write is there, and then only once a second (Redis 8.2 and
-// Valkey 9, whatever appendfsync says: measured 1.01 s for each write, and 0.1 s by steps). All steps together end in time though
+// Valkey 9, whatever appendfsync says: 1.01 s for each write by one wait). All steps together end in time though
 // each may end late.
 func (l *lane) steps(whole time.Duration) []time.Duration {
 	if l.level != Fsync {

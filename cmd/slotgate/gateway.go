@@ -163,7 +163,7 @@ func recordTTL(l Limits) time.Duration { return time.Duration(l.IdempotencyTTLS)
 func openLimits(cfg Config, s *store.Store, log *slog.Logger) *limits.Limits {
 	return limits.New(limits.Config{
 		Redis:    s,
-		Decide:   ratelimit.New(s, recordTTL(cfg.Limits)),
+		Decide:   ratelimit.New(s),
 		Timeout:  milliseconds(cfg.RateLimits.TimeoutMS),
 		Gateways: cfg.RateLimits.Gateways,
 		Log:      log,

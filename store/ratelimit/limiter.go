@@ -15,6 +15,8 @@ import (
 
 // Runner runs a script on keys of one slot; *store.Store is one.
 type Runner interface {
+	// RecordTTL is how long the repetition of a take is known, at least a millisecond.
+	RecordTTL() time.Duration
 	RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error)
 }
 
@@ -30,16 +32,13 @@ var (
 
 // Limiter decides in Redis. It is safe for concurrent use.
 type Limiter struct {
-	run       Runner
-	recordTTL time.Duration
+	run Runner
 	// clock is the time in us for tests of this package; nil = that of the Redis node.
 	clock func() int64
 }
 
-// New makes a limiter; recordTTL is how long the repetition of a take is known, at least a millisecond.
-func New(run Runner, recordTTL time.Duration) *Limiter {
-	return &Limiter{run: run, recordTTL: recordTTL}
-}
+// New makes a limiter.
+func New(run Runner) *Limiter { return &Limiter{run: run} }
 
 // Limit is a limit as it holds for a request: a valid definition, and the override of the request's subject, nil = none.
 type Limit struct {
@@ -233,16 +232,17 @@ func (l *Limiter) send(ctx context.Context, c call, names []string, first int, r
 
 // arguments are KEYS and ARGV of the script.
 func (l *Limiter) arguments(c call, names []string, first int, rules []Rule) ([]string, []any) {
-	clock, head, kept := "", "", ""
+	clock, head, kept, life := "", "", "", int64(0)
 	if l.clock != nil {
 		clock = strconv.FormatInt(l.clock(), 10)
 	}
 	if c.idempotency.Key != "" {
 		names = append(names, recordKey(names[0], c.idempotency.Key))
 		head, kept = recordVersion+string(c.idempotency.Fingerprint[:]), ids(rules)
+		life = l.run.RecordTTL().Milliseconds()
 	}
 	argv := make([]any, 0, 8+widthOfRule*len(rules))
-	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, l.recordTTL.Milliseconds(), kept, first)
+	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, life, kept, first)
 	for i := range rules {
 		x := rules[i].exactly(c.maxWait)
 		argv = append(argv, rules[i].ID, x.kind, x.limit, x.micros, x.period, x.unit, x.burst, x.wait, x.offset)

@@ -29,7 +29,7 @@ func newBench(t testing.TB, d Definition) *bench {
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	l := New(newStore(t), time.Hour)
+	l := New(newStore(t))
 	l.clock = func() int64 { return T0 }
 	return &bench{l, t, newApp(t, "ratelimits:*"), Limit{Name: "api", Definition: &d}}
 }
@@ -259,6 +259,24 @@ func TestANodeThatForgotTheScriptGetsItAgain(t *testing.T) {
 	b.wantRemaining("u", 7)
 }
 
+// How long a take is known is the store's to say, and may change while it runs.
+func TestARecordLivesAsLongAsTheStoreKeepsThem(t *testing.T) {
+	s, d := newStore(t), Definition{Rules: []Rule{bucketOf("minute", 60, 60_000, 60)}}
+	if err := d.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	b := &bench{New(s), t, newApp(t, "ratelimits:*"), Limit{Name: "api", Definition: &d}}
+	c := client(t)
+	for name, keep := range map[string]time.Duration{"first": time.Hour, "then": 77 * time.Second} {
+		s.KeepRecords(keep)
+		b.take(Request{Subject: "u"}, name)
+		key := recordKey(keysOf(b.id, "api", "u", Atomic).subject, name)
+		if ttl := c.PTTL(testContext(t), key).Val(); ttl > keep || ttl < keep-time.Minute {
+			t.Errorf("a record that is to live for %v lives for %v", keep, ttl)
+		}
+	}
+}
+
 // A limit lives as long as it remembers anything, and a refused take touches nothing.
 func TestALimitExpires(t *testing.T) {
 	b := newBench(t, Definition{Rules: []Rule{bucketOf("minute", 60, 60_000, 60), bucketOf("day", 10_000, 86_400_000, 10_000)}})
@@ -314,7 +332,7 @@ func TestATakeIsSentOnce(t *testing.T) {
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	l := New(s, time.Hour)
+	l := New(s)
 	l.clock = func() int64 { return T0 }
 	b := &bench{l, t, newApp(t, "ratelimits:*"), Limit{Name: "api", Definition: &d}}
 	b.take(Request{Subject: "warm"})

@@ -23,10 +23,7 @@ func parse(values []any, rules []Rule) (reply, error) {
 	status, _ := values[0].(int64)
 	switch status {
 	case statusMismatch:
-		const detail = "an earlier request with this Idempotency-Key was another one; each needs a key of its own"
-		return reply{}, &store.Error{Code: store.CodeIdempotencyMismatch, Detail: detail, Fields: []store.FieldError{
-			{Pointer: "header:Idempotency-Key", Code: string(store.CodeIdempotencyMismatch), Detail: detail},
-		}}
+		return reply{}, store.OtherRequest()
 	case statusReplay:
 		r, err := parseRecord(values)
 		if err != nil {

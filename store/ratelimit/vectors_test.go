@@ -274,7 +274,7 @@ func TestVectorsOnACluster(t *testing.T) {
 	s := newStore(t)
 	for _, v := range vectors {
 		t.Run(v.name, func(t *testing.T) {
-			v.play(&play{t: t, stage: clusterStage{New(s, 1), newApp(t, "ratelimits:*")}, at: T0})
+			v.play(&play{t: t, stage: clusterStage{New(s), newApp(t, "ratelimits:*")}, at: T0})
 		})
 	}
 }
