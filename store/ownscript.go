@@ -26,6 +26,35 @@ func (s *Store) RunLimit(ctx context.Context, id *acl.Identity, access acl.Acces
 	return s.RunScript(ctx, id, command, sc, keys, argv...)
 }
 
+// RunShared runs a script that decides a limit of the gateway's own, in a cluster of this name: no app asks, so no permission is needed. It
+// is sent once, and EVAL after NOSCRIPT, in the pipe that callers of the node share. Without a deadline of ctx it may last as long as its
+// slot moves. Errors: an outcome.
+func (s *Store) RunShared(ctx context.Context, cluster string, sc *Script, keys []string, argv []any) ([]any, error) {
+	c, err := s.clusters.get(cluster)
+	if err != nil {
+		return nil, err
+	}
+	args, number, err := sc.words(keys, argv)
+	if err != nil {
+		return nil, err
+	}
+	retries := max(s.cfg.Retries.Write, 0)
+	return c.runScript(ctx, mustRow("RATELIMIT|TAKE"), retries, number, sc.script, args, flat)
+}
+
+// words are the words of EVALSHA, and the slot of keys. Error: keys of two slots.
+func (sc *Script) words(keys []string, argv []any) ([]any, int, *Error) {
+	number := slot.Of(keys[0])
+	args := append(make([]any, 0, 3+len(keys)+len(argv)), "EVALSHA", sc.sha, len(keys))
+	for _, key := range keys {
+		if slot.Of(key) != number {
+			return nil, 0, NewError(CodeInternal, "").WithCause(errTwoSlots)
+		}
+		args = append(args, key)
+	}
+	return append(args, argv...), number, nil
+}
+
 // RunScript runs a script on keys of one slot, at least one, in the cluster of the caller's app. command is the row of the table whose
 // permission the caller needs. It is sent as every write is: once, and EVAL after NOSCRIPT. One that only reads is repeated as a read is.
 // The reply is an array of int64 and string. Errors: forbidden, or an outcome.
@@ -41,15 +70,10 @@ func (s *Store) RunScript(ctx context.Context, id *acl.Identity, command string,
 	if err != nil {
 		return nil, err
 	}
-	number := slot.Of(keys[0])
-	args := append(make([]any, 0, 3+len(keys)+len(argv)), "EVALSHA", sc.sha, len(keys))
-	for _, key := range keys {
-		if slot.Of(key) != number {
-			return nil, NewError(CodeInternal, "").WithCause(errTwoSlots)
-		}
-		args = append(args, key)
+	args, number, err := sc.words(keys, argv)
+	if err != nil {
+		return nil, err
 	}
-	args = append(args, argv...)
 	c.replies.Allow(decodeLimit(id))
 	return c.runScript(ctx, r, s.retries(id, r.writes()), number, sc.script, args, flat)
 }

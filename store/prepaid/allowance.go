@@ -1,0 +1,374 @@
+package prepaid
+
+import (
+	"context"
+	"math"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+const (
+	// lives is how long tokens may be spent after they were asked for.
+	lives = int64(time.Second)
+	// remembered is the longest that a refusal of Redis is believed: then an edit has come through.
+	remembered = int64(time.Second)
+	// rest is how long nobody asks after Redis has not answered.
+	rest = int64(100 * time.Millisecond)
+)
+
+// Allowance is this gateway's part in one limit. It is safe for concurrent use.
+type Allowance struct {
+	pool *Pool
+	name string
+
+	// What a take reads and changes. position is explained at the package; of the tokens that are held, all die at dies. A take may leave
+	// floor at the least, and draws more below low.
+	position atomic.Int64
+	floor    atomic.Int64
+	low      atomic.Int64
+	dies     atomic.Int64
+	terms    atomic.Pointer[terms]
+	// What Redis said last: so many remained, when, and when a window ends.
+	remained, saidAt, windowEnds atomic.Int64
+
+	mu        sync.Mutex
+	successor *Allowance // the pool has forgotten this one and made another
+	forgotten bool
+	used      int64 // when a take came by here
+	waiting   []*waiter
+	drawing   bool  // a goroutine draws, and goes on until nothing is left to do
+	dead      int64 // tokens to be given back
+	owes      int64 // since when position is negative; 0 = not
+
+	credit, hold int64 // the bounds of position: -credit and hold
+	demand       demand
+
+	refusedAt, refusedUntil int64 // a refusal: when it was, how long it is believed
+	refused                 int64 // the least that is refused until then; 0 = nothing is
+	retryAt                 int64 // when the refusal ends by itself, Redis says
+	pause                   int64 // the last wait between refusals
+
+	failing bool  // Redis did not answer
+	askAt   int64 // when it is asked again
+	local   ratelimit.One
+}
+
+// waiter is a take that waits for Redis.
+type waiter struct {
+	n        int64
+	decision chan Decision // has room for one
+}
+
+func newAllowance(p *Pool, name string, t *terms) *Allowance {
+	a := &Allowance{pool: p, name: name}
+	a.adapt(t, p.Now())
+	return a
+}
+
+// adapt takes over terms. a.mu is held, or a is new.
+func (a *Allowance) adapt(t *terms, now int64) {
+	a.terms.Store(t)
+	a.refused, a.pause = 0, 0
+	a.local = ratelimit.One{}
+	a.local.Set(t.part(int64(a.pool.cfg.Gateways)))
+	if t.Mode == Alone {
+		a.local.Set(t.Rule)
+	}
+	a.remained.Store(t.most)
+	a.saidAt.Store(now)
+	a.windowEnds.Store(0)
+	a.bound(t, now)
+}
+
+// change takes over what is new in l.
+func (a *Allowance) change(l Limit) {
+	if a.terms.Load().Limit == l {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.adapt(newTerms(l), a.pool.Now())
+}
+
+// bound computes between what bounds position may be. a.mu is held.
+func (a *Allowance) bound(t *terms, now int64) {
+	share := t.share(int64(a.pool.cfg.Gateways))
+	a.credit = (share + 1) / 2
+	a.hold = share - a.credit
+	a.open(t)
+}
+
+// open lets takes use the credit and draw ahead. a.mu is held.
+func (a *Allowance) open(t *terms) {
+	if a.failing || a.refused != 0 || a.forgotten || t.Mode != Prepaid {
+		a.shut()
+		return
+	}
+	a.floor.Store(-a.credit)
+	a.low.Store(-a.credit + (a.demand.target(a.hold)+a.credit+1)/2)
+}
+
+// shut leaves takes what is held. a.mu is held.
+func (a *Allowance) shut() {
+	a.floor.Store(0)
+	a.low.Store(math.MinInt64)
+}
+
+// Try takes n tokens, at least one, without waiting: the verdict may be Ask.
+func (a *Allowance) Try(now, n int64) Decision {
+	if now < a.dies.Load() {
+		if left, ok := a.spend(n); ok {
+			if left < a.low.Load() {
+				a.refill(now)
+			}
+			return a.allowed(now, left)
+		}
+	}
+	a.mu.Lock()
+	d, other := a.try(now, n)
+	a.mu.Unlock()
+	if other != nil {
+		return other.Try(now, n)
+	}
+	return d
+}
+
+// spend lowers position by n, if that leaves the floor.
+func (a *Allowance) spend(n int64) (left int64, ok bool) {
+	for {
+		p := a.position.Load()
+		if p-n < a.floor.Load() {
+			return p, false
+		}
+		if a.position.CompareAndSwap(p, p-n) {
+			return p - n, true
+		}
+	}
+}
+
+// allowed is the decision that leaves position.
+func (a *Allowance) allowed(now, position int64) Decision {
+	t := a.terms.Load()
+	remaining, next := a.standing(t, now, position)
+	return Decision{Verdict: Allowed, Remaining: remaining, Next: next}
+}
+
+// standing is what remains, and when it grows.
+func (a *Allowance) standing(t *terms, now, position int64) (remaining, next int64) {
+	remaining = a.remained.Load() + position
+	if t.bucket {
+		if since := now - a.saidAt.Load(); since > 0 {
+			remaining += int64(min(float64(since)*t.rate, float64(t.most)))
+		}
+		next = t.perToken
+	} else if next = a.windowEnds.Load() - now; next <= 0 {
+		remaining, next = t.most+min(position, 0), t.period
+	}
+	if remaining >= t.most {
+		return t.most, 0
+	}
+	return max(remaining, 0), next
+}
+
+// try is Try where nothing is held. other has taken a's place. a.mu is held.
+func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
+	if other = a.revive(); other != nil {
+		return d, other
+	}
+	t := a.terms.Load()
+	a.used = now
+	switch {
+	case n > t.capacity:
+		return a.denied(t, now, Never), nil
+	case t.Mode == Alone:
+		return a.decideAlone(t, now, n), nil
+	}
+	a.expire(now)
+	if left, ok := a.spend(n); ok {
+		if left < a.low.Load() {
+			a.begin()
+		}
+		return a.allowed(now, left), nil
+	}
+	switch {
+	case a.failing && now < a.askAt:
+		return a.unasked(t, now, n), nil
+	case a.failing:
+		a.askAt = now + rest
+		a.begin()
+		return a.unasked(t, now, n), nil
+	case a.refused > 0 && n >= a.refused && now < a.refusedUntil:
+		return a.denied(t, now, max(a.retryAt-now, 1)), nil
+	}
+	return Decision{Verdict: Ask}, nil
+}
+
+// denied is a refusal with a wait in ns.
+func (a *Allowance) denied(t *terms, now, wait int64) Decision {
+	remaining, next := a.standing(t, now, min(a.position.Load(), 0))
+	if a.refused > 0 {
+		remaining = min(remaining, a.refused-1)
+	}
+	return Decision{Verdict: Denied, Remaining: remaining, Next: max(next, 1), RetryAfter: wait}
+}
+
+// revive puts an allowance that was forgotten back, or gives the one that is in its place. a.mu is held.
+func (a *Allowance) revive() *Allowance {
+	if !a.forgotten {
+		return nil
+	}
+	if a.successor == nil {
+		if a.successor = a.pool.adopt(a); a.successor == a {
+			a.successor, a.forgotten = nil, false
+			a.open(a.terms.Load())
+			return nil
+		}
+	}
+	return a.successor
+}
+
+// expire makes what is held die in time, and gives what is new its time. a.mu is held.
+func (a *Allowance) expire(now int64) {
+	if now < a.dies.Load() {
+		return
+	}
+	for {
+		p := a.position.Load()
+		if p <= 0 {
+			break
+		}
+		if a.position.CompareAndSwap(p, 0) {
+			if ends := a.windowEnds.Load(); ends == 0 || now < ends {
+				a.dead += p
+			}
+			a.demand.moved(-p)
+			break
+		}
+	}
+	a.arm(now)
+}
+
+// arm says when what is held from now on dies. a.mu is held.
+func (a *Allowance) arm(from int64) {
+	dies := from + lives
+	if ends := a.windowEnds.Load(); ends > from {
+		dies = min(dies, ends)
+	}
+	a.dies.Store(dies)
+}
+
+// Take takes n tokens, at least one. It is Try, and waits for Redis where that says Ask: no longer than Config.Timeout after now, so that takes
+// of one request that are given the same now wait no longer together. If ctx ends the decision is that of OnError, and nothing was taken.
+func (a *Allowance) Take(ctx context.Context, now, n int64) Decision {
+	d := a.Try(now, n)
+	if d.Verdict != Ask {
+		return d
+	}
+	a.mu.Lock()
+	d, other := a.try(now, n)
+	if other != nil {
+		a.mu.Unlock()
+		return other.Take(ctx, now, n)
+	}
+	if d.Verdict != Ask {
+		a.mu.Unlock()
+		return d
+	}
+	left := a.pool.cfg.Timeout - time.Duration(a.pool.Now()-now)
+	if left <= 0 || ctx.Err() != nil {
+		defer a.mu.Unlock()
+		return a.unasked(a.terms.Load(), now, n)
+	}
+	w := &waiter{n, make(chan Decision, 1)}
+	a.waiting = append(a.waiting, w)
+	a.begin()
+	a.mu.Unlock()
+	timer := time.NewTimer(left)
+	defer timer.Stop()
+	select {
+	case d = <-w.decision:
+		return d
+	case <-ctx.Done():
+		return a.leave(w, now, false)
+	case <-timer.C:
+		return a.leave(w, now, true)
+	}
+}
+
+// leave ends the wait of a take that was not answered; late says that it was Redis' turn.
+func (a *Allowance) leave(w *waiter, now int64, late bool) Decision {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	select {
+	case d := <-w.decision:
+		return d
+	default:
+	}
+	for i, other := range a.waiting {
+		if other == w {
+			a.waiting = append(a.waiting[:i], a.waiting[i+1:]...)
+			break
+		}
+	}
+	if late {
+		a.fail(a.pool.Now())
+	}
+	return a.unasked(a.terms.Load(), now, w.n)
+}
+
+// GiveBack undoes a take of n that had the decision d, which was Allowed.
+func (a *Allowance) GiveBack(d Decision, n int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if other := a.revive(); other != nil {
+		other.GiveBack(d, n)
+		return
+	}
+	t := a.terms.Load()
+	if t.Mode == Alone || d.Unasked {
+		a.local.Refund(a.pool.Now()/1000, n)
+		return
+	}
+	a.give(n)
+	if a.trim(); a.dead > 0 {
+		a.begin()
+	}
+}
+
+// Spend takes n tokens that were used already, whatever is left: a limit of bytes learns how many an answer has when it was sent. What is
+// missing is owed, and nobody else gets through before it is paid.
+func (a *Allowance) Spend(now, n int64) {
+	if n <= 0 {
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if other := a.revive(); other != nil {
+		other.Spend(now, n)
+		return
+	}
+	a.used = now
+	a.expire(now)
+	if a.position.Add(-n) < 0 && a.terms.Load().Mode != Alone && !a.failing && a.refused == 0 {
+		a.begin()
+	}
+}
+
+// trim takes out what is held beyond hold, to be given back. a.mu is held.
+func (a *Allowance) trim() {
+	for {
+		p := a.position.Load()
+		over := p - a.hold
+		if over <= 0 {
+			return
+		}
+		if a.position.CompareAndSwap(p, p-over) {
+			a.dead += over
+			a.demand.moved(-over)
+			return
+		}
+	}
+}

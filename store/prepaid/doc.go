@@ -1,0 +1,21 @@
+// Package prepaid keeps limits that all gateways share, at the price of a few nanoseconds for most requests: a gateway draws tokens from the
+// limit in Redis ahead, and spends them in memory.
+//
+// It promises:
+//
+//   - Over any window of its period a limit lets through what package ratelimit's rule does, plus at most Slack of the limit: what all
+//     gateways together hold unspent, or have spent on credit, at any moment. Two gateways that start, or a wrong number of gateways, can
+//     make it more; see Config.Gateways. A limit too small to be split so finely is decided by Redis, take by take, and never more.
+//   - Tokens that were drawn and not used die after a second, or at the end of the window they were drawn in, and are given back.
+//   - A request waits for Redis at most Config.Timeout, and after Redis has not answered nobody waits for a while: Limit.OnError says what is
+//     answered then.
+//   - A limit may change at any time; a refusal is remembered for a second at most.
+//   - Memory is bounded: what nobody has used for a minute is forgotten, and owes nothing.
+//
+// It refuses: to know requests, apps or HTTP. A limit is a rule and a name.
+//
+// How the bound comes about: an Allowance has a position, what it was given minus what it let through. It is positive while it holds tokens and
+// negative while it has spent some on credit. Takes, draws and refunds keep it between -credit and hold, whose distance is at most the
+// gateway's share of Slack. What was let through between two moments is what Redis gave between them, plus the position at the first, minus
+// that at the second: never more than the rule allows and the share.
+package prepaid

@@ -1,0 +1,259 @@
+package prepaid
+
+import (
+	"context"
+	"math"
+	"time"
+
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+const (
+	// drawing is how long a draw may last. Takes that wait have left long before; what comes late is not lost.
+	drawing = 250 * time.Millisecond
+	// longestPause is the longest wait of a gateway whose draws are refused, by which it saves Redis questions without an answer.
+	longestPause = int64(20 * time.Millisecond)
+	// payAfter is how long a debt may wait for company.
+	payAfter = int64(time.Second)
+)
+
+// refill draws more, in the background.
+func (a *Allowance) refill(now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.used = now
+	a.begin()
+}
+
+// begin has a goroutine do what is to be done at Redis. a.mu is held.
+func (a *Allowance) begin() {
+	if a.drawing {
+		return
+	}
+	a.low.Store(math.MinInt64) // one is enough
+	if a.drawing = a.pool.start(a.draw); !a.drawing {
+		a.fail(a.pool.Now())
+	}
+}
+
+// draw asks Redis until nothing is left to do.
+func (a *Allowance) draw() {
+	sound := false
+	defer func() {
+		if !sound {
+			a.mu.Lock()
+			a.drawing = false
+			a.fail(a.pool.Now())
+			a.mu.Unlock()
+		}
+	}()
+	for first := true; a.step(first); first = false {
+	}
+	sound = true
+}
+
+// step does one thing at Redis. It is false when there is none.
+func (a *Allowance) step(first bool) bool {
+	a.mu.Lock()
+	t, asked := a.terms.Load(), a.pool.Now()
+	cost, least := a.plan(t, asked, first)
+	back := int64(0)
+	if cost == 0 {
+		back, a.dead = a.dead, 0
+	}
+	if cost == 0 && back == 0 {
+		a.drawing = false
+		a.open(t)
+		a.mu.Unlock()
+		return false
+	}
+	a.mu.Unlock()
+	ctx, cancel := context.WithTimeout(a.pool.ctx, drawing)
+	defer cancel()
+	if cost == 0 { // what is lost on its way is as if it was used
+		_ = a.pool.cfg.Redis.Refund(ctx, &t.Limit, back)
+		return true
+	}
+	g, err := a.pool.cfg.Redis.Take(ctx, &t.Limit, cost, least)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil {
+		a.fail(a.pool.Now())
+		return true
+	}
+	a.settle(a.terms.Load(), asked, cost, least, g)
+	return true
+}
+
+// plan says how much is to be drawn: what is owed, what waits, and what will soon be used. 0 = nothing. a.mu is held.
+func (a *Allowance) plan(t *terms, now int64, first bool) (cost, least int64) {
+	a.expire(now)
+	p := a.position.Load()
+	a.demand.measure(now, p)
+	need, fewest := int64(0), int64(math.MaxInt64)
+	for _, w := range a.waiting {
+		need += w.n
+		fewest = min(fewest, w.n)
+	}
+	target := a.demand.target(a.hold)
+	room := max(min(target, a.hold-a.dead)-max(p, 0), 0)
+	owed := max(-p, 0)
+	believed := a.refused > 0 && now < a.refusedUntil
+	switch {
+	case need > 0:
+	case first && a.failing && now >= a.askAt-rest: // to learn whether Redis is there again
+		room = max(room, 1)
+	case a.failing, believed:
+		return 0, 0
+	case !first && p >= a.credit/2-a.credit && p >= target/2:
+		return 0, 0
+	}
+	cost = min(owed+need+room, ratelimit.MaxCount)
+	if least = 1; owed == 0 && need > 0 {
+		least = fewest
+	}
+	return cost, min(least, max(cost, 1))
+}
+
+// settle puts what was granted to its use: first for what is owed, then for those who wait, then to be held. a.mu is held.
+func (a *Allowance) settle(t *terms, asked, cost, least int64, g ratelimit.Grant) {
+	now := a.pool.Now()
+	a.heard(t, asked, now, g)
+	left := g.Granted
+	if p := a.position.Load(); p < 0 {
+		pays := min(left, -p)
+		left -= pays
+		a.give(pays)
+	}
+	kept := a.waiting[:0]
+	for _, w := range a.waiting {
+		if w.n > left {
+			kept = append(kept, w)
+			continue
+		}
+		left -= w.n
+		a.demand.spent += w.n
+		w.decision <- a.allowed(now, 0)
+	}
+	clear(a.waiting[len(kept):])
+	a.waiting = kept
+	a.give(left)
+	a.trim()
+	if g.Granted > 0 {
+		a.arm(asked)
+	}
+	if g.Granted < cost {
+		a.refuse(t, now, least, g)
+	} else {
+		a.refused, a.pause = 0, 0
+	}
+}
+
+// give raises position. a.mu is held.
+func (a *Allowance) give(n int64) {
+	a.position.Add(n)
+	a.demand.moved(n)
+}
+
+// heard notes how the limit stands. An answer that comes too late for those who wait is none for them. a.mu is held.
+func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
+	if a.failing = now-asked > int64(a.pool.cfg.Timeout); a.failing {
+		a.askAt = now + rest
+	}
+	a.remained.Store(g.Remaining)
+	a.saidAt.Store(now)
+	if t.bucket || g.Reset <= 0 {
+		return
+	}
+	ends := asked + int64(g.Reset) // or later, by the time the question took
+	if t.Rule.Algorithm == ratelimit.SlidingWindow && int64(g.Reset) > t.period {
+		ends -= t.period // it is reset when the next window is over too
+	}
+	a.windowEnds.Store(ends)
+}
+
+// refuse remembers that the limit is used up, and tells those who wait. a.mu is held.
+func (a *Allowance) refuse(t *terms, now, least int64, g ratelimit.Grant) {
+	retry := int64(g.Retry)
+	if a.refused = least; g.Granted > 0 {
+		a.refused, retry = 1, t.perToken
+		if !t.bucket {
+			retry = max(a.windowEnds.Load()-now, 1)
+		}
+	}
+	if retry <= 0 {
+		retry = t.perToken
+	}
+	chunk := max((a.hold+a.credit)*t.perToken, 1)
+	a.pause = min(max(chunk, 2*a.pause), chunk*int64(a.pool.cfg.Gateways), longestPause)
+	if t.Mode != Prepaid {
+		a.pause = 0
+	}
+	a.retryAt = now + retry
+	a.refusedUntil = now + min(max(retry, a.pause), remembered)
+	kept := a.waiting[:0]
+	for _, w := range a.waiting {
+		if w.n < a.refused {
+			kept = append(kept, w)
+			continue
+		}
+		wait := retry
+		if t.bucket {
+			wait += (w.n - a.refused) * t.perToken
+		}
+		w.decision <- a.denied(t, now, wait)
+	}
+	clear(a.waiting[len(kept):])
+	a.waiting = kept
+	a.shut()
+}
+
+// fail has nobody wait for Redis for a while. a.mu is held.
+func (a *Allowance) fail(now int64) {
+	a.failing, a.askAt = true, now+rest
+	t := a.terms.Load()
+	for _, w := range a.waiting {
+		w.decision <- a.unasked(t, now, w.n)
+	}
+	clear(a.waiting)
+	a.waiting = a.waiting[:0]
+	a.shut()
+}
+
+// sweep does what time alone makes necessary.
+func (a *Allowance) sweep(now int64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.forgotten {
+		return
+	}
+	t := a.terms.Load()
+	a.expire(now)
+	p := a.position.Load()
+	if p >= 0 {
+		a.owes = 0
+	} else if a.owes == 0 {
+		a.owes = now
+	}
+	may := !a.failing && (a.refused == 0 || now >= a.retryAt) || a.failing && now >= a.askAt
+	switch {
+	case a.drawing || t.Mode == Alone:
+	case a.owes != 0 && now-a.owes >= payAfter && may, a.dead > 0 && !a.failing:
+		a.begin()
+	}
+	if a.failing {
+		a.dead = 0 // those are lost
+	}
+	quiet := now - a.used
+	if quiet < int64(forgetAfter) || a.drawing || len(a.waiting) > 0 || a.dead > 0 || p > 0 {
+		return
+	}
+	// What is owed to a Redis that has not answered for as long as the limit's period is owed to nobody any more.
+	if p == 0 || (a.failing || t.Mode == Alone) && quiet >= t.period {
+		a.position.Store(0)
+		a.forgotten = true
+		a.shut()
+		a.dies.Store(0)
+		a.pool.forget(a)
+	}
+}

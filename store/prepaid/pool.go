@@ -1,0 +1,215 @@
+package prepaid
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/slotgate/slotgate/acl/alive"
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+// DefaultTimeout is how long a request waits for Redis: some 20 round trips.
+const DefaultTimeout = 5 * time.Millisecond
+
+const (
+	// sweepEvery is how often allowances are looked through for what has died, what is owed and what nobody uses.
+	sweepEvery = 250 * time.Millisecond
+	// forgetAfter is how long an allowance is kept that nobody uses.
+	forgetAfter = time.Minute
+	// maxAllowances is how many are kept, about 600 bytes each. For more limits than that Redis is asked each time.
+	maxAllowances = 100_000
+	// closing is how long Close gives back and pays.
+	closing = time.Second
+)
+
+// Redis is where limits are kept; NewRedis makes one of a store. Each call ends with its context.
+type Redis interface {
+	// Take takes up to cost tokens, and at least so many or none.
+	Take(ctx context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error)
+	// Refund gives tokens back.
+	Refund(ctx context.Context, l *Limit, n int64) error
+}
+
+// Config is what a Pool needs. Zero fields mean the defaults beside them.
+type Config struct {
+	Redis   Redis         // nil = all limits are kept as in mode Alone
+	Timeout time.Duration // the longest wait of a request; 0 = DefaultTimeout
+	// Gateways is how many gateways share the limits; 0 = 1. Too small a number lets through more: each takes the share of a larger part.
+	Gateways int
+	// Now is the clock of all takes, in nanoseconds since any moment; it never goes back. nil = one of the pool's own, see Pool.Now.
+	Now func() int64
+	Log *slog.Logger // nil = none
+}
+
+// Pool has the allowances of one gateway. It is safe for concurrent use.
+type Pool struct {
+	cfg     Config
+	ctx     context.Context //nolint:containedctx // of the work in the background, which ends with the pool
+	stop    context.CancelFunc
+	draws   sync.WaitGroup
+	sweeper struct {
+		stop context.CancelFunc
+		done sync.WaitGroup
+	}
+	// start runs work in the background, unless the pool is closed; tests of this package run it themselves.
+	start func(work func()) bool
+
+	mu     sync.Mutex
+	byKey  map[string]*Allowance
+	closed bool
+}
+
+// New makes a pool. Close must be called.
+func New(cfg Config) *Pool {
+	p := newPool(cfg)
+	ctx, stop := context.WithCancel(p.ctx)
+	p.sweeper.stop = stop
+	p.sweeper.done.Go(func() { alive.Loop(ctx, p.cfg.Log, "limits drawn ahead", p.sweeping) })
+	return p
+}
+
+// newPool is New without the sweeper.
+func newPool(cfg Config) *Pool {
+	if cfg.Timeout == 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Now == nil {
+		began := time.Now()
+		cfg.Now = func() int64 { return int64(time.Since(began)) }
+	}
+	cfg.Gateways = max(cfg.Gateways, 1)
+	p := &Pool{cfg: cfg, byKey: map[string]*Allowance{}}
+	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.start = p.goes
+	return p
+}
+
+// Now is the time that takes are given.
+func (p *Pool) Now() int64 { return p.cfg.Now() }
+
+// Allowance is this gateway's part in a limit: one for each Limit.Key of a cluster. One that is known takes over what has changed of l. It can be
+// kept as long as it is of use; Take finds its way if the pool has forgotten it meanwhile.
+func (p *Pool) Allowance(l Limit) *Allowance {
+	if p.cfg.Redis == nil {
+		l.Mode = Alone
+	}
+	name := l.Cluster + " " + l.Key
+	p.mu.Lock()
+	a := p.byKey[name]
+	p.mu.Unlock()
+	if a != nil {
+		a.change(l)
+		return a
+	}
+	return p.add(name, l)
+}
+
+// add makes the allowance of a name that has none.
+func (p *Pool) add(name string, l Limit) *Allowance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	a := p.byKey[name]
+	switch {
+	case a != nil: // made meanwhile; who made it knows the limit as well
+	case len(p.byKey) < maxAllowances || l.Mode == Alone:
+		a = newAllowance(p, name, newTerms(l))
+		p.byKey[name] = a
+	default:
+		if l.Mode == Prepaid {
+			l.Mode = Exact
+		}
+		a = newAllowance(p, name, newTerms(l))
+	}
+	return a
+}
+
+// Len is how many allowances there are.
+func (p *Pool) Len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.byKey)
+}
+
+// adopt returns the allowance that has a's name: a itself, if there is none.
+func (p *Pool) adopt(a *Allowance) *Allowance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if other := p.byKey[a.name]; other != nil {
+		return other
+	}
+	p.byKey[a.name] = a
+	return a
+}
+
+// forget takes an allowance out. It must not be used but through adopt from then on.
+func (p *Pool) forget(a *Allowance) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.byKey[a.name] == a {
+		delete(p.byKey, a.name)
+	}
+}
+
+func (p *Pool) all() []*Allowance {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]*Allowance, 0, len(p.byKey))
+	for _, a := range p.byKey {
+		all = append(all, a)
+	}
+	return all
+}
+
+func (p *Pool) sweeping(ctx context.Context) {
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			p.sweep(p.Now())
+		}
+	}
+}
+
+func (p *Pool) sweep(now int64) {
+	for _, a := range p.all() {
+		a.sweep(now)
+	}
+}
+
+// goes is start.
+func (p *Pool) goes(work func()) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return false
+	}
+	p.draws.Go(func() { alive.Once(p.cfg.Log, "drawing from a limit", work) })
+	return true
+}
+
+// Close gives back what is held and pays what is owed, as far as a second suffices, and waits for all that is under way. Takes after it are
+// answered as if Redis did not answer.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	again := p.closed
+	p.closed = true
+	p.mu.Unlock()
+	if again {
+		return
+	}
+	p.sweeper.stop()
+	p.sweeper.done.Wait()
+	p.draws.Wait() // each ends by itself
+	ctx, cancel := context.WithTimeout(p.ctx, closing)
+	defer cancel()
+	p.settleAll(ctx)
+	p.stop()
+}
