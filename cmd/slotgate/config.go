@@ -180,6 +180,8 @@ type RateLimits struct {
 	TimeoutMS int `yaml:"timeout_ms"`
 	// How many gateways share the limits. While Redis does not answer, a limit with on_error local gives each its part; too small a number gives more than the limit.
 	Gateways int `yaml:"gateways"`
+	// How long a gateway repeats a refusal of Redis without asking again, in ms, at most until the subject may retry; 0: it always asks. What another gateway refunds or resets is seen that much later.
+	BlockedMS int `yaml:"blocked_ms"`
 }
 
 // Durability is what writes wait for that ask for more than the primary (?durability=replica or fsync). See deploy/operate.md.
@@ -386,7 +388,7 @@ func defaultConfig() Config {
 		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
 		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
-		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), Gateways: 1},
+		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), Gateways: 1, BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},

@@ -58,6 +58,7 @@ var numberBounds = map[string]bounds{
 	"durability.fsync_wait_ms":         {1, oneHourMS},
 	"ratelimits.timeout_ms":            {1, oneHourMS},
 	"ratelimits.gateways":              {1, 10_000},
+	"ratelimits.blocked_ms":            {0, 10_000},
 	"retries.read":                     {0, 10},
 	"retries.write":                    {0, 10},
 	"retries.budget_percent":           {0, 100},

@@ -210,6 +210,15 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 		t.Fatal(err)
 	}
 	free := newToken(t, vars, "free")
+	limit := g.api + "/v1/ratelimits/api"
+	eventually(t, func() bool { // the key is known a moment later
+		return call(t, "PUT", limit, free, `{"rules":[{"id":"m","algorithm":"token_bucket","limit":5,"period_ms":3600000}]}`).StatusCode == 200
+	})
+	tries := 0
+	eventually(t, func() bool { // a busy machine may not answer in the time of a take; one that is counted is near the limit too
+		tries++
+		return strings.Contains(call(t, "POST", limit+"/take", free, fmt.Sprintf(`{"subject":"u%d","cost":5}`, tries)).body, `"source":"redis"`)
+	})
 	get := func() int { return call(t, "GET", g.api+"/v1/strings/moved%7Bshop:a0%7D", free, "").StatusCode }
 	eventually(t, func() bool { return get() == 404 })
 	replica.Kill()

@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/slotgate/slotgate/acl"
@@ -55,17 +56,21 @@ type Runner interface {
 type Config struct {
 	Redis    Runner
 	Decide   *ratelimit.Limiter
-	Timeout  time.Duration    // for one take, its definition included; 0 = DefaultTimeout
-	Gateways int              // how many share each limit, for on_error: local; 0 = 1
-	Now      func() time.Time // nil = time.Now
-	Log      *slog.Logger     // of panics in a batch; nil = none
+	Timeout  time.Duration         // for one take, its definition included; 0 = DefaultTimeout
+	Gateways int                   // how many share each limit, for on_error: local; 0 = 1
+	Now      func() time.Time      // nil = time.Now
+	Blocked  time.Duration         // how long a refusal is believed, up to MostBlocked; 0 = not at all
+	Log      *slog.Logger          // of panics in a batch; nil = none
+	Registry prometheus.Registerer // of the metrics; nil = they are nowhere
 }
 
 // Limits are the rate limits of all apps. They are safe for concurrent use.
 type Limits struct {
 	Config
-	local  *ratelimit.Memory
-	asking singleflight.Group
+	local   *ratelimit.Memory
+	blocked *blocked
+	metrics *metrics
+	asking  singleflight.Group
 
 	mu    sync.Mutex
 	known map[string]*known // by cluster, namespace and name
@@ -83,7 +88,10 @@ func New(cfg Config) *Limits {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Limits{Config: cfg, known: map[string]*known{}, local: ratelimit.NewMemory(cfg.Gateways)}
+	return &Limits{
+		Config: cfg, known: map[string]*known{}, local: ratelimit.NewMemory(cfg.Gateways),
+		blocked: newBlocked(min(cfg.Blocked, MostBlocked)), metrics: newMetrics(cfg.Registry),
+	}
 }
 
 //go:embed scripts/*.lua

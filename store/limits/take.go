@@ -33,18 +33,41 @@ type TakeResult struct {
 	Problem *store.Error // nil = there is a verdict
 }
 
+// limit is a limit as it holds for a request.
+type limit struct {
+	ratelimit.Limit
+	key     string // of this limit alone among those of all apps
+	version int64
+}
+
 // Take asks a limit and takes from it. Errors: forbidden, limit_not_found, those of ratelimit.Request, and limiter_unavailable where
 // the definition wants it; those of a command only while the definition is not known here.
 func (l *Limits) Take(ctx context.Context, id *acl.Identity, name string, r ratelimit.Request, once store.Idempotency) (Verdict, error) {
+	start := l.Now()
 	lim, err := l.limitFor(ctx, id, commandTake, name, &r)
 	if err != nil {
 		return Verdict{}, err
 	}
+	v, err := l.take(ctx, id, lim, &r, once)
+	l.metrics.took(id, lim.Limit, v, err, l.Now().Sub(start))
+	return v, err
+}
+
+func (l *Limits) take(ctx context.Context, id *acl.Identity, lim limit, r *ratelimit.Request, once store.Idempotency) (Verdict, error) {
+	asked := l.Now()
+	if once.Key == "" { // with it, the answer may be that of an earlier take
+		if res, ok := l.blocked.find(asked, lim, r); ok {
+			return Verdict{Result: res}, r.Validate(lim.Definition.RulesFor(lim.Override, asked))
+		}
+	}
 	asking, cancel := context.WithTimeout(ctx, l.Timeout)
 	defer cancel()
-	res, replayed, err := l.Decide.Take(asking, id, lim, &r, once)
-	if unanswered(err) {
-		res, err = l.unasked(cacheKey(id, name), lim, &r, err)
+	res, replayed, err := l.Decide.Take(asking, id, lim.Limit, r, once)
+	switch {
+	case unanswered(err):
+		res, err = l.unasked(lim, r, err)
+	case err == nil && !replayed:
+		l.blocked.keep(asked, l.Now(), lim, r, res)
 	}
 	return Verdict{res, replayed}, err
 }
@@ -55,7 +78,7 @@ func (l *Limits) Peek(ctx context.Context, id *acl.Identity, name string, r rate
 	if err != nil {
 		return Verdict{}, err
 	}
-	res, err := l.Decide.Peek(ctx, id, lim, &r)
+	res, err := l.Decide.Peek(ctx, id, lim.Limit, &r)
 	return Verdict{Result: res}, err
 }
 
@@ -65,7 +88,12 @@ func (l *Limits) Refund(ctx context.Context, id *acl.Identity, name string, r ra
 	if err != nil {
 		return Verdict{}, err
 	}
-	res, replayed, err := l.Decide.Refund(ctx, id, lim, &r, once)
+	res, replayed, err := l.Decide.Refund(ctx, id, lim.Limit, &r, once)
+	whose := r.Subject
+	if hasTotal(lim.Definition) { // others may have been refused by it
+		whose = ""
+	}
+	l.blocked.forgive(l.Now(), lim.key, whose) // with an error too: it may have been done
 	return Verdict{res, replayed}, err
 }
 
@@ -78,22 +106,24 @@ func (l *Limits) Reset(ctx context.Context, id *acl.Identity, name, subject stri
 	if err != nil {
 		return err
 	}
-	return l.Decide.Reset(ctx, id, lim, subject)
+	err = l.Decide.Reset(ctx, id, lim.Limit, subject)
+	l.blocked.forgive(l.Now(), lim.key, subject)
+	return err
 }
 
 // limitFor is the limit as it holds for the subject of r.
-func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name string, r *ratelimit.Request) (ratelimit.Limit, error) {
+func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name string, r *ratelimit.Request) (limit, error) {
 	if err := store.Allow(id, command); err != nil {
-		return ratelimit.Limit{}, err
+		return limit{}, err
 	}
 	if err := ratelimit.CheckName(name); err != nil {
-		return ratelimit.Limit{}, err
+		return limit{}, err
 	}
 	d, err := l.lookup(ctx, id, command, name)
 	if err != nil {
-		return ratelimit.Limit{}, err
+		return limit{}, err
 	}
-	lim := ratelimit.Limit{Name: name, Definition: &d.Definition}
+	lim := limit{Limit: ratelimit.Limit{Name: name, Definition: &d.Definition}, key: cacheKey(id, name), version: d.Version}
 	if o, ok := d.Overrides[r.Subject]; ok {
 		lim.Override = &o
 	}
@@ -101,7 +131,7 @@ func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name s
 }
 
 // unasked answers a take that Redis has not.
-func (l *Limits) unasked(key string, lim ratelimit.Limit, r *ratelimit.Request, why error) (ratelimit.Result, error) {
+func (l *Limits) unasked(lim limit, r *ratelimit.Request, why error) (ratelimit.Result, error) {
 	switch lim.Definition.OnError {
 	case ratelimit.Closed:
 		e := store.NewError(store.CodeLimiterUnavailable, "the rate limit did not answer in time, and is defined to refuse then").WithCause(why)
@@ -111,13 +141,9 @@ func (l *Limits) unasked(key string, lim ratelimit.Limit, r *ratelimit.Request, 
 		}
 		return ratelimit.Result{}, e
 	case ratelimit.Local:
-		return l.local.Take(l.Now(), key, lim, r)
+		return l.local.Take(l.Now(), lim.key, lim.Limit, r)
 	}
-	granted := int64(1)
-	if r.Cost != nil {
-		granted = *r.Cost
-	}
-	return ratelimit.Result{Allowed: true, Granted: granted, Source: ratelimit.FailedOpen}, nil
+	return ratelimit.Result{Allowed: true, Granted: cost(r), Source: ratelimit.FailedOpen}, nil
 }
 
 // parallel takes of one batch are under way at once: a batch shall not be more to a shard than eight callers are.

@@ -2,7 +2,7 @@
 // pushes, alerts on or documents one takes it from here; deploy/metrics.md is its table for operators, and a test compares both
 // with what a running gateway exposes.
 //
-// It promises that labels are bounded (Label, MaxApps, MaxNodes, MaxKeys), and that an observation costs some 50 ns and no allocation
+// It promises that labels are bounded (Label, MaxApps, MaxNodes, MaxKeys, MaxLimits), and that an observation costs some 50 ns and no allocation
 // (Histogram). It refuses to collect anything itself.
 package metric
 
@@ -36,6 +36,9 @@ const (
 	MaxApps  = 500  // values of the label app
 	MaxNodes = 500  // values of the label node in one cluster, twice the primaries of the largest clusters in use
 	MaxKeys  = 1000 // values of the label key_id, two for each app, as while one is rotated
+
+	MaxLimits      = 1000 // values of the label limit, of all apps together: two for each app
+	MaxLimitsOfApp = 50   // of one app, so that it does not take them from the others
 
 	NoApp = "__none__"  // the caller was not authenticated; no app id begins with an underscore
 	Other = "__other__" // stands for all apps, keys or nodes beyond the bound

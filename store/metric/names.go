@@ -61,6 +61,13 @@ var (
 	BatchItems          = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
 )
 
+// The limits that apps define for their own users (/v1/ratelimits).
+var (
+	RateLimitTakes    = define("slotgate_ratelimit_takes_total", Counter, "Takes of limits that apps define: allowed, denied, shadow_denied (would have been refused), cached (refused without asking Redis, which had just done so), replayed (a repetition with the same Idempotency-Key); and when Redis did not answer in time, fail_open, fail_closed, local and local_denied.", "app", "limit", "result")
+	RateLimitNear     = define("slotgate_ratelimit_near_limit_total", Counter, "Takes that were allowed and left a rule with a fifth of its limit, or of its burst, or less.", "app", "limit")
+	RateLimitDuration = define("slotgate_ratelimit_take_duration_seconds", Histo, "Time of a take, by its result as in slotgate_ratelimit_takes_total.", "result")
+)
+
 // Redis, as its nodes describe themselves when they are polled. A node that leaves its cluster leaves the metrics.
 var (
 	ClusterUp      = define("slotgate_cluster_up", Gauge, "1 if most primaries say that the cluster serves.", "cluster")

@@ -34,7 +34,7 @@ type Result struct {
 	Source       Source `json:"source"`
 	// Shadowed says that the limit is in shadow and would have refused.
 	Shadowed bool         `json:"shadowed,omitempty"`
-	Rules    []RuleResult `json:"rules"` // in the order of the definition; empty unless Source is redis or local
+	Rules    []RuleResult `json:"rules"` // in the order of the definition; empty if Source is fail_open
 }
 
 // Source is who has decided.
@@ -44,6 +44,7 @@ type Source string
 const (
 	FromRedis  Source = "redis"
 	FromLocal  Source = "local"
+	FromCache  Source = "cache" // Redis, a moment ago; see package limits
 	FailedOpen Source = "fail_open"
 )
 
