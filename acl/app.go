@@ -41,6 +41,16 @@ const (
 	Fsync   Durability = "fsync"   // and it is on the disks of all of them
 )
 
+// Priority says which apps go first when the gateway or a shard has more to do than it can.
+type Priority string
+
+// The priorities. The empty value means Normal.
+const (
+	Critical Priority = "critical" // refused last
+	Normal   Priority = "normal"
+	Bulk     Priority = "bulk" // refused first: work that can wait
+)
+
 // DefaultCluster is the cluster of an app that names none.
 const DefaultCluster = "default"
 
@@ -63,6 +73,9 @@ type App struct {
 
 	// Durability is that of writes which do not say another. Batches know Async only, and must say so if this is another.
 	Durability Durability `json:"durability,omitempty" yaml:"durability,omitempty"`
+
+	// Priority is that of the app's requests in an overload. A request may only lower it.
+	Priority Priority `json:"priority,omitempty" yaml:"priority,omitempty"`
 
 	// DefaultTTLMS applies to keys created without a TTL, MaxTTLMS to every way of setting one; 0 is none.
 	DefaultTTLMS int64 `json:"default_ttl_ms,omitempty" yaml:"default_ttl_ms,omitempty"`

@@ -75,6 +75,7 @@ func (a *App) Validate() error {
 	validateLimits(&f, a.Limits)
 	a.validateCompression(&f)
 	a.validateDurability(&f)
+	a.validatePriority(&f)
 	a.validateTTLs(&f)
 	a.Sizes.validate(&f)
 	a.Retries.validate(&f)
@@ -113,6 +114,14 @@ func (a *App) validateDurability(f *faults) {
 	case "", Async, Replica, Fsync:
 	default:
 		f.add("durability", "%q must be async, replica or fsync", a.Durability)
+	}
+}
+
+func (a *App) validatePriority(f *faults) {
+	switch a.Priority {
+	case "", Critical, Normal, Bulk:
+	default:
+		f.add("priority", "%q must be critical, normal or bulk", a.Priority)
 	}
 }
 

@@ -46,6 +46,7 @@ func TestFaultsOfAnApp(t *testing.T) {
 		{"another state", func(a *acl.App) { a.State = "asleep" }, "state", "suspended"},
 		{"a bad permission", func(a *acl.App) { a.Permissions = []string{"*", "string:read"} }, "permissions[1]", "strings:read"},
 		{"too many permissions", func(a *acl.App) { a.Permissions = slices.Repeat([]string{"*"}, 257) }, "permissions", "256"},
+		{"another priority", func(a *acl.App) { a.Priority = "high" }, "priority", "critical, normal or bulk"},
 		{"another codec", func(a *acl.App) { a.Compression = "zip" }, "compression", "snappy or off"},
 		{"negative compress_min_bytes", func(a *acl.App) { a.CompressMinBytes = -1 }, "compress_min_bytes", "0 for"},
 		{"a negative TTL", func(a *acl.App) { a.DefaultTTLMS = -1 }, "default_ttl_ms", "0 for none"},

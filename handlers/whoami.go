@@ -19,6 +19,7 @@ type whoamiAnswer struct {
 	Sizes       whoamiSizes    `json:"sizes"`
 	TTL         whoamiTTL      `json:"ttl"`
 	Durability  acl.Durability `json:"durability,omitzero"`
+	Priority    acl.Priority   `json:"priority,omitzero"`
 }
 
 type whoamiApp struct {
@@ -76,6 +77,7 @@ func (a *API) describe(id *acl.Identity) whoamiAnswer {
 		Sizes:       whoamiSizes(id.Sizes),
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
 		Durability:  app.Durability,
+		Priority:    app.Priority,
 	}
 	if id.JWT != nil {
 		answer.Token = &whoamiJWT{Issuer: id.JWT.Issuer, ExpiresAt: id.JWT.ExpiresAt}

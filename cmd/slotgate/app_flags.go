@@ -31,6 +31,7 @@ func (f *appFlags) register(cmd *cobra.Command) {
 	f.text(flags, "compression", "`codec` of large values: snappy or off", func(a *acl.App, s string) { a.Compression = acl.Compression(s) })
 	f.bytes(flags, "compress-min-bytes", "least size of a value to compress", func(a *acl.App, n int64) { a.CompressMinBytes = int(n) })
 	f.text(flags, "durability", "`who` has a write before it is answered, unless the request says otherwise: async, replica or fsync", func(a *acl.App, s string) { a.Durability = acl.Durability(s) })
+	f.text(flags, "priority", "`rank` of the app when there is too much to do: critical, normal or bulk", func(a *acl.App, s string) { a.Priority = acl.Priority(s) })
 	f.bytes(flags, "key-max-bytes", "longest key", func(a *acl.App, n int64) { a.Sizes.KeyMaxBytes = n })
 	f.bytes(flags, "value-max-bytes", "largest value", func(a *acl.App, n int64) { a.Sizes.ValueMaxBytes = n })
 	f.bytes(flags, "request-max-bytes", "largest request body", func(a *acl.App, n int64) { a.Sizes.RequestMaxBytes = n })

@@ -83,6 +83,7 @@ func appRows(a *acl.App) [][]string {
 		{"limits", showLimits(a.Limits)},
 		{"compression", strings.TrimSuffix(string(a.Compression)+" from "+showBytes(int64(a.CompressMinBytes)), " from -")},
 		{"durability", string(cmp.Or(a.Durability, acl.Async))},
+		{"priority", string(cmp.Or(a.Priority, acl.Normal))},
 		{"default ttl", showTTL(a.DefaultTTLMS)},
 		{"max ttl", showTTL(a.MaxTTLMS)},
 		{"key max", showBytes(a.Sizes.KeyMaxBytes)},
