@@ -57,7 +57,7 @@ func (sc *Script) words(keys []string, argv []any) ([]any, int, *Error) {
 
 // RunScript runs a script on keys of one slot, at least one, in the cluster of the caller's app. command is the row of the table whose
 // permission the caller needs. It is sent as every write is: once, and EVAL after NOSCRIPT. One that only reads is repeated as a read is.
-// The reply is an array of int64 and string. Errors: forbidden, or an outcome.
+// The reply is an array of int64 and string, and that of a script that returns a string has it alone. Errors: forbidden, or an outcome.
 func (s *Store) RunScript(ctx context.Context, id *acl.Identity, command string, sc *Script, keys []string, argv ...any) ([]any, error) {
 	r, problem := lookup(command)
 	if problem != nil {

@@ -177,12 +177,21 @@ func (c *cluster) runScript(ctx context.Context, r *row, retries, number int, sc
 			c.doubt(number)
 			return w, e
 		}
-		if reply, _ = val.([]any); !sound(reply) {
+		if reply = asReply(val); !sound(reply) {
 			return w, errNoReply
 		}
 		return w, nil
 	})
 	return reply, err
+}
+
+// asReply takes a string alone for an array of one: Redis takes longer to return an array than most scripts to find what is in it.
+func asReply(val any) scriptReply {
+	if text, ok := val.(string); ok {
+		return scriptReply{text}
+	}
+	reply, _ := val.([]any)
+	return reply
 }
 
 // evaluate sends a script to a node, once, and follows redirects. It does not leave all to the client that follows them: that one
