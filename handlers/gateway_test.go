@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -130,12 +132,10 @@ type clocked struct {
 	clock *atomic.Int64
 }
 
-// argClock is the place of the clock in the script's arguments, empty for that of Redis.
-const argClock = 3
-
 func (c clocked) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
-	if now := c.clock.Load(); now != 0 && len(argv) > argClock && argv[argClock] == "" {
-		argv[argClock] = now
+	if now := c.clock.Load(); now != 0 && len(argv) > 0 {
+		// The first argument is doubles, and the fourth of them the clock, see ratelimit.lua.
+		binary.LittleEndian.PutUint64(argv[0].([]byte)[3*8:], math.Float64bits(float64(now)))
 	}
 	return c.Store.RunLimit(ctx, id, access, sc, keys, argv)
 }

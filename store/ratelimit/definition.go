@@ -12,7 +12,7 @@ import (
 
 // Bounds of a definition.
 const (
-	MaxRules    = 10      // of a limit; each costs Redis about 4 us for every take
+	MaxRules    = 10      // of a limit; each costs Redis about 1 us for every take
 	MaxCount    = 1 << 53 // tokens: what Lua, whose numbers are doubles, counts exactly
 	MaxPeriodMS = 366 * 24 * 3600 * 1000
 	MaxWaitMS   = 60_000 // of a reservation: a caller that waits longer has left

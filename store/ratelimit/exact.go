@@ -5,16 +5,32 @@ import "math/bits"
 // Lua's numbers are doubles, so everything the script computes must stay at or below 2^53. A bucket's level is in tokens times units
 // of time, at most `top * period`: units are microseconds while that fits, and longer for limits that are larger.
 
+// kind is how a rule is decided, as the script numbers it.
+type kind int64
+
+const (
+	bucket kind = iota
+	shaper
+	fixed
+	first
+	sliding
+)
+
+// bucket says whether the state of the kind is a level and not counts.
+func (k kind) bucket() bool { return k <= shaper }
+
 // exact are the numbers of a rule as script and model use them.
 type exact struct {
-	kind   string // bucket, shaper, fixed, first or sliding, see the script
-	limit  int64  // tokens for each period
-	micros int64  // the period in us
-	period int64  // the period in units: limit * period, burst * period <= 2^53
-	unit   int64  // us in a unit; period * unit >= micros
-	burst  int64
-	wait   int64 // the longest reservation, in units: burst*period + limit*wait <= 2^53
-	offset int64 // us by which windows begin earlier than at multiples of the period
+	kind   kind
+	limit  int64 // tokens for each period
+	period int64 // in units: limit * period, burst * period <= 2^53
+	unit   int64 // us in a unit; period * unit >= the period in us
+	// Of a bucket, in tokens times units.
+	most int64 // the highest level: burst*period, and what the longest reservation adds, <= 2^53
+	full int64 // the highest level of which nothing waits; of a shaper the same as most
+	// Of a window, in us.
+	micros int64 // the period
+	offset int64 // by which windows begin earlier than at multiples of the period
 }
 
 // fewUnits is how many units a period has at least, where it must be divided exactly, see units.
@@ -22,34 +38,37 @@ const fewUnits = 1000
 
 // exactly prepares a valid rule for a take that waits for maxWait us at most.
 func (r *Rule) exactly(maxWait int64) exact {
-	x := exact{kind: r.kind(), limit: r.Limit, micros: r.PeriodMS * 1000, burst: r.Burst, offset: int64(r.TZOffsetMin) * 60_000_000}
-	x.unit, x.period = x.micros, 1
+	x, micros := exact{kind: r.kind(), limit: r.Limit}, r.PeriodMS*1000
 	switch x.kind {
-	case "fixed", "first": // count tokens and need no product
-		x.unit, x.period = 1, x.micros
-	case "sliding":
-		x.unit, x.period = units(r.Limit, x.micros)
-	default:
-		x.unit, x.period = units(r.top(), x.micros)
+	case bucket, shaper:
+		x.unit, x.period = units(r.top(), micros)
+		x.full = r.Burst * x.period
+		x.most = x.full
+		if r.Algorithm != LeakyBucket {
+			x.most += x.limit * min(maxWait/x.unit, (MaxCount-x.full)/x.limit)
+		}
+		return x
+	case sliding:
+		x.unit, x.period = units(r.Limit, micros)
+	default: // count tokens and need no product
+		x.unit, x.period = 1, micros
 	}
-	if x.kind == "bucket" && r.Algorithm != LeakyBucket {
-		x.wait = min(maxWait/x.unit, (MaxCount-x.burst*x.period)/x.limit)
-	}
+	x.micros, x.offset = micros, int64(r.TZOffsetMin)*60_000_000
 	return x
 }
 
-func (r *Rule) kind() string {
+func (r *Rule) kind() kind {
 	switch {
 	case r.shaper():
-		return "shaper"
+		return shaper
 	case r.bucket():
-		return "bucket"
+		return bucket
 	case r.Algorithm == SlidingWindow:
-		return "sliding"
+		return sliding
 	case r.Align == AlignFirstHit:
-		return "first"
+		return first
 	}
-	return "fixed"
+	return fixed
 }
 
 // top is the most tokens that a bucket can hold, with the longest reservation. It is a property of the rule and not of a take,
@@ -94,5 +113,5 @@ func (r *Rule) capacity(maxWait int64) int64 {
 		return r.Limit
 	}
 	x := r.exactly(maxWait)
-	return (x.burst*x.period + x.limit*x.wait) / x.period
+	return x.most / x.period
 }

@@ -12,8 +12,8 @@ import (
 // Keys of a limit. All begin with the gateway's own prefix, which no namespace can have, and have a hash tag that only the gateway
 // makes: `{namespace/name}`, by which a purge of the app finds them. Neither a namespace nor a name can hold a brace or a slash.
 //
-//	slotgate:r:{ns/name}:s:<subject>   hash, a field for each rule of scope subject: isolation atomic
-//	slotgate:r:{ns/name}:t             hash, a field for each rule of scope limit
+//	slotgate:r:{ns/name}:s:<subject>   string, the states of the rules of scope subject: isolation atomic
+//	slotgate:r:{ns/name}:t             string, those of the rules of scope limit
 //	slotgate:r:{ns/name|<subject>}:s   isolation partitioned: a slot for each subject
 //	<up to the tag>:i:<hash>           what an Idempotency-Key remembers, in the slot of what it was taken from
 const keyPrefix = "slotgate:r:{"
@@ -24,8 +24,8 @@ const maxPlain = 64
 
 // keys are where one subject of a limit is kept.
 type keys struct {
-	subject string // the hash of its rules
-	total   string // the hash of the rules of scope limit
+	subject string // the state of its rules
+	total   string // that of the rules of scope limit
 	apart   bool   // they are in two slots
 }
 

@@ -49,19 +49,3 @@ func FuzzSubject(f *testing.F) {
 		}
 	})
 }
-
-// FuzzRecord: what stands in Redis is never trusted.
-func FuzzRecord(f *testing.F) {
-	for _, s := range []string{"1,1,0,59,1000,0,0;minute", "", ";", "1;a", "1,1,9,0,0,0,0;a", "1,1,0,59,1000,0,0;a,b", "1,1,-1,59,1000,0,0;a", "99999999999999999999,1,0,59,1000,0,0;a"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := parse([]any{int64(statusReplay), text}, nil)
-		if err == nil {
-			r.result(nil, take)
-			if len(r.order) != len(r.rules) || !r.replayed {
-				t.Errorf("%q became %+v", text, r)
-			}
-		}
-	})
-}

@@ -5,8 +5,6 @@ import (
 	_ "embed" // the script
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
@@ -213,9 +211,6 @@ func join(own, total reply) reply {
 // recordVersion is the format of what is kept for an Idempotency-Key.
 const recordVersion = "1"
 
-// widthOfRule is how many arguments a rule has.
-const widthOfRule = 9
-
 // send runs the script: the first rules are those of names[0].
 func (l *Limiter) send(ctx context.Context, c call, names []string, first int, rules []Rule) (reply, error) {
 	names, argv := l.arguments(c, names, first, rules)
@@ -227,34 +222,30 @@ func (l *Limiter) send(ctx context.Context, c call, names []string, first int, r
 	if err != nil {
 		return reply{}, err
 	}
-	return parse(values, rules)
+	return parse(c, first, rules, values)
 }
 
 // arguments are KEYS and ARGV of the script.
-func (l *Limiter) arguments(c call, names []string, first int, rules []Rule) ([]string, []any) {
-	clock, head, kept, life := "", "", "", int64(0)
+func (l *Limiter) arguments(c call, keys []string, first int, rules []Rule) ([]string, []any) {
+	clock := int64(0)
 	if l.clock != nil {
-		clock = strconv.FormatInt(l.clock(), 10)
+		clock = l.clock()
 	}
+	numbers := make([]byte, 0, 8*(numbersOfCall+numbersOfRule*len(rules)))
+	numbers = appendNumbers(numbers, int64(c.mode), c.cost, c.least, clock, int64(first), int64(len(rules)))
+	numbers = appendRules(numbers, c.exactly(rules))
+	argv := []any{numbers, names(rules[:first]), names(rules[first:])}
 	if c.idempotency.Key != "" {
-		names = append(names, recordKey(names[0], c.idempotency.Key))
-		head, kept = recordVersion+string(c.idempotency.Fingerprint[:]), ids(rules)
-		life = l.run.RecordTTL().Milliseconds()
+		keys = append(keys, recordKey(keys[0], c.idempotency.Key))
+		argv = append(argv, recordVersion+string(c.idempotency.Fingerprint[:]), l.run.RecordTTL().Milliseconds())
 	}
-	argv := make([]any, 0, 8+widthOfRule*len(rules))
-	argv = append(argv, string(c.mode), c.cost, c.least, clock, head, life, kept, first)
-	for i := range rules {
-		x := rules[i].exactly(c.maxWait)
-		argv = append(argv, rules[i].ID, x.kind, x.limit, x.micros, x.period, x.unit, x.burst, x.wait, x.offset)
-	}
-	return names, argv
+	return keys, argv
 }
 
-// ids are the ids of rules as a record keeps them: an id has no comma.
-func ids(rules []Rule) string {
-	names := make([]string, len(rules))
+func (c *call) exactly(rules []Rule) []exact {
+	list := make([]exact, len(rules))
 	for i := range rules {
-		names[i] = rules[i].ID
+		list[i] = rules[i].exactly(c.maxWait)
 	}
-	return strings.Join(names, ",")
+	return list
 }

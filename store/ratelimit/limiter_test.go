@@ -307,12 +307,12 @@ func TestTimeIsTheNodes(t *testing.T) {
 	b.clock = nil
 	b.take(Request{Subject: "u"})
 	ctx := testContext(t)
-	text := client(t).HGet(ctx, keysOf(b.id, "api", "u", Atomic).subject, "own").Val()
-	var level, at, period int64
-	if _, err := fmt.Sscanf(text, "b%d:%d:%d", &level, &at, &period); err != nil || level != minute || period != minute {
-		t.Fatalf("%q: %v", text, err)
+	text := client(t).Get(ctx, keysOf(b.id, "api", "u", Atomic).subject).Val()
+	held, err := readStates(text, "bown;", []exact{{kind: bucket}})
+	if err != nil || held[0].a != minute || held[0].c != minute {
+		t.Fatalf("%q, read as %+v: %v", text, held, err)
 	}
-	if off := time.Since(time.UnixMicro(at)); off < -time.Minute || off > time.Minute {
+	if off := time.Since(time.UnixMicro(held[0].b)); off < -time.Minute || off > time.Minute {
 		t.Errorf("the state is of %v ago", off)
 	}
 }

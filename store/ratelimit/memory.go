@@ -27,7 +27,7 @@ type Memory struct {
 type remembered struct {
 	key    string
 	at     time.Time
-	states map[string]state // by the id of the rule
+	states map[string]state // by names of one rule
 }
 
 // NewMemory makes an empty Memory of one of so many gateways, at least 1.
@@ -63,11 +63,11 @@ func (m *Memory) Take(now time.Time, key string, lim Limit, r *Request) (Result,
 		return own.states
 	}
 	for i := range rules {
-		states[i] = of(&rules[i])[rules[i].ID]
+		states[i] = of(&rules[i])[names(rules[i:i+1])]
 	}
 	out := reply{verdict: decide(now.UnixMicro(), take, r.cost(), r.least(), numbers, states), order: order}
 	for i := range rules {
-		of(&rules[i])[rules[i].ID] = states[i]
+		of(&rules[i])[names(rules[i:i+1])] = states[i]
 	}
 	res := out.result(rules, take)
 	res.Source = FromLocal

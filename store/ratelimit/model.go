@@ -1,9 +1,6 @@
 package ratelimit
 
-import (
-	"fmt"
-	"math"
-)
+import "math"
 
 // The arithmetic of ratelimit.lua in Go, step by step the same, on integers. Where the two differ one of them is wrong: the tests
 // drive both. It is also what decides without Redis.
@@ -14,65 +11,51 @@ const (
 	forever = 1 << 52
 )
 
-// mode is what is done with the rules.
-type mode string
+// mode is what is done with the rules, as the script numbers it.
+type mode int64
 
 const (
-	take   mode = "take"
-	peek   mode = "peek"
-	refund mode = "refund"
-	undo   mode = "undo"
+	take mode = iota
+	peek
+	refund
+	undo
 )
 
-// state is what is kept of a rule. The zero state is none.
-type state struct {
-	kind       byte // 'b' bucket: a level, b time in us, c period in units; 'w' window: a start, b period in us, c count, d count before
-	a, b, c, d int64
-}
-
-// String is the state as Redis holds it.
-func (s state) String() string {
-	switch s.kind {
-	case 'b':
-		return fmt.Sprintf("b%d:%d:%d", s.a, s.b, s.c)
-	case 'w':
-		return fmt.Sprintf("w%d:%d:%d:%d", s.a, s.b, s.c, s.d)
-	}
-	return ""
-}
+// state is what is kept of a rule: of a bucket level, time in us, period in units and 0; of a window start in us, period in us, count
+// and count before. The zero state is none.
+type state struct{ a, b, c, d int64 }
 
 // decision is one rule while it is decided.
 type decision struct {
 	exact
-	level, ts            int64 // bucket; its most is what fits
-	most                 int64
+	level, ts            int64 // bucket
 	start, count, before int64 // window
 	can                  int64 // tokens that it could give
 	moved                bool  // the clock was set back: must be written
 }
-
-func (x *exact) bucket() bool { return x.kind == "bucket" || x.kind == "shaper" }
 
 func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
 // answer is what is returned of one rule; times in us.
 type answer struct{ remaining, reset, retry, wait int64 }
 
-// verdict is the reply of the script.
+// verdict is what is decided of all rules.
 type verdict struct {
 	allowed  bool
 	granted  int64
 	limiting int // number of the rule that gives the least, from 1; 0 = none
 	rules    []answer
+	written  bool // what there is of the rules was changed
 }
 
 // decide decides at the time now in us, and changes states, one for each rule, as Redis would be changed.
 func decide(now int64, m mode, cost, least int64, rules []exact, states []state) verdict {
 	open := make([]decision, len(rules))
-	v := verdict{allowed: true, granted: cost, rules: make([]answer, len(rules))}
+	v, moved := verdict{allowed: true, granted: cost, rules: make([]answer, len(rules))}, false
 	for i := range rules {
 		open[i].exact = rules[i]
 		open[i].open(now, states[i])
+		moved = moved || open[i].moved
 		if (m == take || m == peek) && open[i].can < v.granted {
 			v.granted, v.limiting = open[i].can, i+1
 		}
@@ -92,10 +75,11 @@ func decide(now int64, m mode, cost, least int64, rules []exact, states []state)
 	if v.allowed && v.granted >= cost {
 		v.limiting = 0
 	}
+	v.written = m != peek && (consumed != 0 || moved)
 	for i := range open {
 		d := &open[i]
 		v.rules[i] = d.close(now, least, consumed, &v)
-		if m != peek && (consumed != 0 || d.moved) {
+		if v.written {
 			states[i] = d.state()
 		}
 	}
@@ -103,7 +87,7 @@ func decide(now int64, m mode, cost, least int64, rules []exact, states []state)
 }
 
 func (d *decision) open(now int64, s state) {
-	if d.bucket() {
+	if d.kind.bucket() {
 		d.openBucket(now, s)
 	} else {
 		d.openWindow(now, s)
@@ -111,26 +95,23 @@ func (d *decision) open(now int64, s state) {
 }
 
 func (d *decision) close(now, least, consumed int64, v *verdict) answer {
-	if d.bucket() {
+	if d.kind.bucket() {
 		return d.closeBucket(now, least, consumed, v)
 	}
 	return d.closeWindow(now, least, consumed, v)
 }
 
 func (d *decision) state() state {
-	if d.bucket() {
-		return state{'b', d.level, d.ts, d.period, 0}
+	if d.kind.bucket() {
+		return state{d.level, d.ts, d.period, 0}
 	}
-	return state{'w', d.start, d.micros, d.count, d.before}
+	return state{d.start, d.micros, d.count, d.before}
 }
 
 func (d *decision) openBucket(now int64, s state) {
-	level, ts := int64(0), now
-	if s.kind == 'b' {
-		level, ts = s.a, s.b
-		if s.c != d.period {
-			level = rescale(level, s.c, d.period)
-		}
+	level, ts := s.a, s.b
+	if level > 0 && s.c != d.period {
+		level = rescale(level, s.c, d.period)
 	}
 	if ts-now > jitter {
 		ts, d.moved = now, true
@@ -146,7 +127,6 @@ func (d *decision) openBucket(now int64, s state) {
 		}
 	}
 	d.level, d.ts = level, ts
-	d.most = d.burst*d.period + d.limit*d.wait
 	d.can = max(0, d.most-level) / d.period
 }
 
@@ -170,18 +150,14 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 			a.retry = d.after(now, d.level-(d.most-least*d.period))
 		}
 	}
-	full, late := d.burst*d.period, int64(0)
 	if v.granted > 0 {
-		late = d.level + v.granted*d.period - full
-	}
-	if d.kind == "shaper" {
-		full = d.most
-		if v.granted > 0 {
-			late = d.level
+		late := d.level
+		if d.kind != shaper {
+			late += v.granted*d.period - d.full
 		}
-	}
-	if late > 0 {
-		a.wait = d.after(now, late)
+		if late > 0 {
+			a.wait = d.after(now, late)
+		}
 	}
 	switch {
 	case consumed > 0:
@@ -191,7 +167,7 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 	default:
 		d.level += consumed * d.period
 	}
-	a.remaining = max(0, full-d.level) / d.period
+	a.remaining = max(0, d.full-d.level) / d.period
 	if d.level > 0 {
 		a.reset = d.after(now, d.level)
 	}
@@ -200,20 +176,18 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 
 func (d *decision) openWindow(now int64, s state) {
 	origin := now
-	if d.kind != "first" {
+	if d.kind != first {
 		origin = (now+d.offset)/d.micros*d.micros - d.offset
 	}
 	start, micros, count, before := s.a, s.b, s.c, s.d
 	switch {
-	case s.kind != 'w':
-		count, before = 0, 0
 	case start > now && start-now <= jitter:
 		origin = start
 	case start > now:
 		d.moved = true
-	case d.kind == "first" && now < start+d.micros:
+	case d.kind == first && now < start+d.micros:
 		origin = start
-	case d.kind == "first":
+	case d.kind == first:
 		count, before = 0, 0
 	case start+micros == origin && micros == d.micros:
 		count, before = 0, count
@@ -224,7 +198,7 @@ func (d *decision) openWindow(now int64, s state) {
 		count, before = 0, 0
 	}
 	d.start, d.count, d.before = origin, count, before
-	if d.kind == "sliding" {
+	if d.kind == sliding {
 		d.count, d.before = min(count, d.limit), min(before, d.limit)
 	}
 	d.can = d.left(now)
@@ -232,7 +206,7 @@ func (d *decision) openWindow(now int64, s state) {
 
 // left is how many tokens a window has.
 func (d *decision) left(now int64) int64 {
-	if d.kind != "sliding" {
+	if d.kind != sliding {
 		return max(0, d.limit-d.count)
 	}
 	part := d.period - max(0, now-d.start)/d.unit
@@ -246,9 +220,9 @@ func (d *decision) closeWindow(now, least, consumed int64, v *verdict) (a answer
 	d.count = max(0, d.count+consumed)
 	a.remaining = d.left(now)
 	switch {
-	case d.count > 0 && d.kind == "sliding":
+	case d.count > 0 && d.kind == sliding:
 		a.reset = d.start + 2*d.micros - now
-	case d.count > 0 || d.before > 0 && d.kind == "sliding":
+	case d.count > 0 || d.before > 0 && d.kind == sliding:
 		a.reset = d.start + d.micros - now
 	}
 	return a
@@ -259,7 +233,7 @@ func (d *decision) retryWindow(now, least int64) int64 {
 		return -1
 	}
 	at := d.start + d.micros
-	if d.kind == "sliding" {
+	if d.kind == sliding {
 		if d.count <= d.limit-least {
 			at = d.start + min(d.micros, (d.period-(d.limit-d.count-least)*d.period/d.before)*d.unit)
 		} else {

@@ -2,11 +2,14 @@ package ratelimit
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -80,19 +83,25 @@ func (r random) rules(t testing.TB) []Rule {
 	return valid(t, rules...)
 }
 
-// edit changes one rule: some of its numbers, or all of it.
+// edit changes one rule, some of its numbers or all of it, or which rules there are and in which order.
 func (r random) edit(t testing.TB, rules []Rule) []Rule {
 	rules = slices.Clone(rules)
-	rule := &rules[r.IntN(len(rules))]
-	switch r.IntN(3) {
+	i := r.IntN(len(rules))
+	switch r.IntN(6) {
 	case 0:
-		rule.Limit = r.count()
+		rules[i].Limit = r.count()
 	case 1:
-		rule.PeriodMS = r.periodMS()
-	default:
-		scope := rule.Scope
-		*rule = r.rule(rule.ID)
-		rule.Scope = scope // a rule that moves to another key starts anew
+		rules[i].PeriodMS = r.periodMS()
+	case 2:
+		rules[i] = r.rule(rules[i].ID)
+	case 3:
+		rules = slices.Insert(rules, i, r.rule(fmt.Sprintf("new%d", r.Int64())))
+	case 4:
+		if len(rules) > 1 {
+			rules = slices.Delete(rules, i, i+1)
+		}
+	case 5:
+		r.Shuffle(len(rules), func(a, b int) { rules[a], rules[b] = rules[b], rules[a] })
 	}
 	return valid(t, rules...)
 }
@@ -164,38 +173,51 @@ func sorted(rules []Rule) (all []Rule, own int) {
 	return slices.Concat(s.subject, s.total), len(s.subject)
 }
 
-// play runs an operation in the model and gives the words of the script.
-func (o *operation) play(states map[string]state) (verdict, map[string]string) {
-	rules, _ := sorted(o.rules)
-	exacts, own := make([]exact, len(rules)), make([]state, len(rules))
-	for i := range rules {
-		exacts[i], own[i] = rules[i].exactly(o.call.maxWait), states[rules[i].ID]
+// held is what Redis holds of one key: the states of some rules.
+type held struct {
+	names  []string // of each state
+	states []state
+}
+
+// text are the bytes.
+func (h held) text() string {
+	if h.names == nil {
+		return ""
 	}
-	v := decide(o.at, o.mode, o.call.cost, o.call.least, exacts, own)
-	for i := range rules {
-		states[rules[i].ID] = own[i]
+	b := []byte(strings.Join(h.names, ",") + ";")
+	for _, s := range h.states {
+		b = appendNumbers(b, s.a, s.b, s.c, s.d)
 	}
-	text := map[string]string{}
-	for name, s := range states {
-		if s.kind != 0 {
-			text[name] = s.String()
+	return string(b)
+}
+
+// of are the states of rules.
+func (h held) of(rules []Rule) held {
+	now := held{strings.Split(strings.TrimSuffix(names(rules), ";"), ","), make([]state, len(rules))}
+	for i, name := range now.names {
+		if at := slices.Index(h.names, name); at >= 0 {
+			now.states[i] = h.states[at]
 		}
 	}
-	return v, text
+	return now
 }
 
-func numbers(v verdict) string {
-	n := []any{int64(0), v.granted, int64(v.limiting)}
-	if v.allowed {
-		n[0] = int64(1)
+// play runs an operation in the model, on what there is by scope.
+func (o *operation) play(own, total *held) verdict {
+	s := split(o.rules)
+	newOwn, newTotal := own.of(s.subject), total.of(s.total)
+	states := slices.Concat(newOwn.states[:len(s.subject)], newTotal.states[:len(s.total)])
+	v := decide(o.at, o.mode, o.call.cost, o.call.least, o.call.exactly(slices.Concat(s.subject, s.total)), states)
+	if v.written && len(s.subject) > 0 {
+		*own = held{newOwn.names, states[:len(s.subject)]}
 	}
-	for _, a := range v.rules {
-		n = append(n, a.remaining, a.reset, a.retry, a.wait)
+	if v.written && len(s.total) > 0 {
+		*total = held{newTotal.names, states[len(s.subject):]}
 	}
-	return fmt.Sprint(n)
+	return v
 }
 
-// Lua and the model are driven through the same sequences; every reply and every stored byte must be the same.
+// Lua and the model are driven through the same sequences; every grant and every stored byte must be the same.
 func TestLuaAndTheModelAreEqual(t *testing.T) {
 	r := newRandom(t)
 	cluster := clustertest.Shared(t)
@@ -219,9 +241,17 @@ func TestLuaAndTheModelAreEqual(t *testing.T) {
 
 // observed is what Redis said to one step, and what it held afterwards.
 type observed struct {
-	reply *redis.Cmd
-	own   *redis.MapStringStringCmd
-	total *redis.MapStringStringCmd
+	reply      *redis.Cmd
+	own, total heldKey
+}
+
+type heldKey struct {
+	text *redis.StringCmd
+	life *redis.DurationCmd
+}
+
+func look(ctx context.Context, pipe redis.Pipeliner, key string) heldKey {
+	return heldKey{pipe.Get(ctx, key), pipe.PTTL(ctx, key)}
 }
 
 // runBatch runs a batch again if the node was lost meanwhile: a batch begins by forgetting.
@@ -255,10 +285,12 @@ func tryBatch(ctx context.Context, client *redis.ClusterClient, batch [][]operat
 		own, total := fmt.Sprintf("{same}:s:%d", i), fmt.Sprintf("{same}:t:%d", i)
 		pipe.Del(ctx, own, total)
 		for j := range list {
-			all[i] = append(all[i], observed{pipe.Do(ctx, list[j].words(sha, own, total)...), pipe.HGetAll(ctx, own), pipe.HGetAll(ctx, total)})
+			all[i] = append(all[i], observed{pipe.Do(ctx, list[j].words(sha, own, total)...), look(ctx, pipe, own), look(ctx, pipe, total)})
 		}
 	}
-	_, err = pipe.Exec(ctx)
+	if _, err = pipe.Exec(ctx); errors.Is(err, redis.Nil) { // of a GET
+		err = nil
+	}
 	return all, err
 }
 
@@ -283,26 +315,53 @@ func (o *operation) words(sha, own, total string) []any {
 
 // compare holds one sequence against the model.
 func compare(t *testing.T, list []operation, got []observed) (steps, refused int) {
-	states, before := map[string]state{}, map[string]string{}
+	var own, total held
 	for i, o := range list {
-		v, want := o.play(states)
-		held := got[i].own.Val()
-		for name, text := range got[i].total.Val() {
-			held[name] = text
+		was, wasTotal := own, total
+		v := o.play(&own, &total)
+		rules, first := sorted(o.rules)
+		said, err := got[i].reply.Text()
+		if err != nil {
+			t.Errorf("step %d of %+v: %v", i, o.rules, err)
+			return steps, refused
 		}
-		said := fmt.Sprint(got[i].reply.Val())
-		if said != numbers(v) || fmt.Sprint(held) != fmt.Sprint(want) {
-			t.Errorf("step %d of %+v:\nat %d, %s %+v\nbefore    %v\nLua says  %s and holds %v\nthe model %s and holds %v",
-				i, o.rules, o.at, o.mode, o.call, before, said, held, numbers(v), want)
+		if first == 0 {
+			first = len(rules)
+		}
+		r, err := parse(o.call, first, rules, []any{said})
+		if err != nil || !reflect.DeepEqual(r.verdict, v) || got[i].own.text.Val() != own.text() || got[i].total.text.Val() != total.text() {
+			t.Errorf("step %d of %+v:\nat %d, %d %+v\nbefore    %v and %v\nLua says  %q, read as %+v, %v, and holds %q and %q\nthe model %+v and holds %q and %q",
+				i, o.rules, o.at, o.mode, o.call, was, wasTotal, said, r, err, got[i].own.text.Val(), got[i].total.text.Val(), v, own.text(), total.text())
 			return steps, refused
 		}
 		steps++
 		if !v.allowed {
 			refused++
 		}
-		before = want
+		if v.written {
+			o.compareLife(t, v, got[i])
+		}
 	}
 	return steps, refused
+}
+
+// compareLife looks for a key that lives shorter than any of its rules remembers, or longer by more than a second.
+func (o *operation) compareLife(t *testing.T, v verdict, got observed) {
+	t.Helper()
+	_, first := sorted(o.rules)
+	for _, key := range []struct {
+		rules []answer
+		life  time.Duration
+	}{{v.rules[:first], got.own.life.Val()}, {v.rules[first:], got.total.life.Val()}} {
+		want := int64(0)
+		for _, a := range key.rules {
+			want = max(want, a.reset)
+		}
+		whole := time.Duration(millis(want)+1000) * time.Millisecond
+		if len(key.rules) > 0 && want < forever/2 && (key.life > whole || key.life < whole-30*time.Second) {
+			t.Errorf("%+v: a key lives for %v, want %v", o, key.life, whole)
+		}
+	}
 }
 
 // A bucket never gives more than burst + rate * time, in any interval; a refused take and a peek leave its state as it was.
@@ -327,8 +386,9 @@ func TestNoIntervalGetsMoreThanTheBurstAndTheRate(t *testing.T) {
 			for to := from; to < len(taken); to++ {
 				sum.Add(sum, big.NewInt(taken[to]))
 				// sum <= burst + limit * elapsed / period, with nothing rounded
-				left := new(big.Int).Mul(sum, big.NewInt(x.micros))
-				right := new(big.Int).Mul(big.NewInt(x.burst), big.NewInt(x.micros))
+				micros := big.NewInt(rule[0].PeriodMS * 1000)
+				left := new(big.Int).Mul(sum, micros)
+				right := new(big.Int).Mul(big.NewInt(rule[0].Burst), micros)
 				right.Add(right, new(big.Int).Mul(big.NewInt(x.limit), big.NewInt(times[to]-times[from]+x.unit)))
 				if left.Cmp(right) > 0 {
 					t.Fatalf("%+v: %v in %d us", rule[0], sum, times[to]-times[from])

@@ -1,220 +1,175 @@
 -- Decides a take, a peek or a refund against all rules of a limit at once.
--- KEYS: 1 or 2 hashes with a field for each rule; last, if ARGV[5] is not '', the record of the Idempotency-Key.
--- ARGV: 1 mode take|peek|refund|undo (refund that forgets the record), 2 cost, 3 the least that may be granted, 4 the clock in us of
--- a test, otherwise '', 5 head of the record or '', 6 its life in ms, 7 what it keeps behind the answer, 8 how many rules are in
--- KEYS[1]; then 9 for each rule: field, kind bucket|shaper|fixed|first|sliding, limit, period in us, period in units, us in a unit,
--- burst, longest wait in units, offset in us.
--- Returns {1 allowed or 0, granted, number of the rule that gives the least or 0, then for each rule: remaining, us until it is
--- reset, us until a refused take would pass or -1, us to wait}, or {-20, the record without its head}, or {-21}: it is another's.
+-- KEYS: 1 or 2 strings with the state of rules; last, if there is ARGV[4], the record of the Idempotency-Key.
+-- ARGV: 1 doubles: mode 0 take, 1 peek, 2 refund, 3 undo (refund that forgets the record); cost; the least that may be granted; the
+-- clock in us of a test, otherwise 0; how many rules are in KEYS[1]; how many there are; then 6 for each rule: kind 0 bucket, 1 shaper,
+-- 2 fixed, 3 first, 4 sliding; limit; period in units; us in a unit; of a bucket the most that fits and the part of it that needs no
+-- waiting, both in tokens times units, of a window its period and its offset in us.
+-- 2 and 3 the names of the rules in KEYS[1] and KEYS[2]; with an Idempotency-Key also 4 head of its record and 5 its life in ms.
+-- Returns a string: doubles granted, the clock in us, length of the state that KEYS[1] had before, that state, and that of KEYS[2]. The
+-- model in Go finds from it what to answer, at no cost to Redis. Or {-20, the record without its head}, or {-21}: it is another's.
 --
--- All numbers are integers up to 2^53: doubles hold them, and floor(a / b) and ceil(a / b) are then those of the true quotient, since
--- it misses an integer by 1/b at least, more than half the distance of doubles there. exact.go chooses units so that it holds.
--- State of a bucket: b<level>:<time in us>:<period>; level is in tokens times units, `limit` of it drain in a unit.
--- State of a window: w<start in us>:<period in us>:<count>:<count of the window before>.
-local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
-local call, match, format = redis.call, string.match, string.format
-local most = 9007199254740992
-local forever = 4503599627370496 -- us, 143 years: no answer is longer
+-- State: the names `bminute,wday;`, b for a bucket and w for a window, then for each four doubles: level, time in us, period and 0, or
+-- start in us, period in us, count and count of the window before. A level is in tokens times units, `limit` of it drain in a unit.
+-- All 0 is a rule that nothing was taken of.
+--
+-- All numbers are integers up to 2^53: doubles hold them, and the quotient of two of them rounded down or up is then the true one,
+-- since it misses an integer by 1/b at least, more than half the distance of doubles there. exact.go chooses units so that it holds.
+-- `q - q % 1` rounds down and `q + -q % 1` up, in a tenth of the time of math.floor; they are exact as well.
+local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local jitter = 5000000 -- a clock that steps back by up to 5 s is waited for; one further back is believed, or limits would hang
-local mode, cost, least = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local first, width = 9, 9
+local forever = 4503599627370496 -- us, 143 years: no state lives longer
+local mode, cost, least, now, own, count, rules = unpack('<dddddd', ARGV[1])
+local head = ARGV[4]
 
-if ARGV[5] ~= '' and mode ~= 'undo' then
+if head and mode ~= 3 then
   local record = call('GET', KEYS[#KEYS])
   if record then
-    if string.sub(record, 1, #ARGV[5]) ~= ARGV[5] then return {-21} end
-    return {-20, string.sub(record, #ARGV[5] + 1)}
+    if string.sub(record, 1, #head) ~= head then return {-21} end
+    return {-20, string.sub(record, #head + 1)}
   end
 end
 
-local now = tonumber(ARGV[4])
-if not now then
+if now == 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
 
--- rescale keeps the tokens of a level whose period was edited. The part of a token is rounded, as Go rounds it.
-local function rescale(level, period, new)
-  local tokens = floor(level / period)
-  local part = level - tokens * period
-  return min(tokens, floor(most / new) - 1) * new + min(new, ceil(part / period * new))
-end
+local state, total = call('GET', KEYS[1]), own < count and call('GET', KEYS[2])
 
-local function openBucket(r, kind, level, ts, period)
-  if kind ~= 'b' then level, ts, period = 0, now, r.period end
-  if period ~= r.period then level = rescale(level, period, r.period) end
-  if ts - now > jitter then ts, r.moved = now, true end
-  if level == 0 then ts = now end
-  if now > ts then
-    local units = floor((now - ts) / r.unit)
-    if units >= ceil(level / r.limit) then
-      level, ts = 0, now
-    else
-      level, ts = level - units * r.limit, ts + units * r.unit
+-- A state of other rules, which were edited since, is brought into their order. What has no name any more is forgotten.
+local find = string.find
+if state and (#state ~= #ARGV[2] + own * 32 or find(state, ARGV[2], 1, true) ~= 1)
+  or total and (#total ~= #ARGV[3] + (count - own) * 32 or find(total, ARGV[3], 1, true) ~= 1) then
+  local function arrange(old, names)
+    local places, at = {}, (find(old, ';', 1, true) or #old) + 1
+    for name in string.gmatch(string.sub(old, 1, at - 2), '[^,]+') do
+      places[name], at = at, at + 32
     end
+    local new = names
+    for name in string.gmatch(names, '[^,;]+') do
+      at = places[name]
+      new = new .. (at and at + 31 <= #old and string.sub(old, at, at + 31) or string.rep('\0', 32))
+    end
+    return new
   end
-  r.level, r.ts = level, ts
-  r.most = r.burst * r.period + r.limit * r.wait
-  return level < r.most and floor((r.most - level) / r.period) or 0
+  state, total = state and arrange(state, ARGV[2]), total and arrange(total, ARGV[3])
 end
+local before, before_total = state or '', total or ''
+if mode == 1 then return pack('<dddc0c0', 0, now, #before, before, before_total) end
 
-local function openWindow(r, kind, start, micros, count, before)
-  local origin = now
-  if r.kind ~= 'first' then origin = floor((now + r.offset) / r.micros) * r.micros - r.offset end
-  if kind ~= 'w' then
-    count, before = 0, 0
-  elseif start > now then
-    if start - now <= jitter then origin = start else r.moved = true end
-  elseif r.kind == 'first' then
-    if now < start + r.micros then origin = start else count, before = 0, 0 end
-  elseif start + micros == origin and micros == r.micros then
-    count, before = 0, count
-  elseif start ~= origin or micros ~= r.micros then -- long ago, or edited: then what is counted at the moment stays
-    count, before = now < start + micros and count or 0, 0
-  end
-  r.start, r.count, r.before = origin, count, before
-  if r.kind ~= 'sliding' then return max(0, r.limit - count) end
-  r.count, r.before = min(count, r.limit), min(before, r.limit)
-  local left = r.period - max(0, floor((now - origin) / r.unit))
-  return max(0, r.limit - r.count - ceil(r.before * left / r.period))
-end
-
-local function readRule(i)
-  return {field = ARGV[i], kind = ARGV[i + 1], limit = tonumber(ARGV[i + 2]), micros = tonumber(ARGV[i + 3]), period = tonumber(ARGV[i + 4]),
-    unit = tonumber(ARGV[i + 5]), burst = tonumber(ARGV[i + 6]), wait = tonumber(ARGV[i + 7]), offset = tonumber(ARGV[i + 8])}
-end
-
--- openRule finds how a rule stands now, and how many tokens it could give.
-local function openRule(r, state)
-  local kind, a, b, c, d
-  if state then
-    kind, a, b, c, d = match(state, '^(%a)(%d+):(%d+):(%d+):?(%d*)$')
-    a, b, c, d = tonumber(a), tonumber(b), tonumber(c), tonumber(d)
-  end
-  r.bucket = r.kind == 'bucket' or r.kind == 'shaper'
-  r.can = (r.bucket and openBucket or openWindow)(r, kind, a, b, c, d)
-end
-
--- openHash reads the rules from..to, which are in one hash. One rule, the common case, needs no list.
-local rules = {}
-local function openHash(key, from, to)
-  if from == to then
-    rules[from] = readRule(first + (from - 1) * width)
-    return openRule(rules[from], call('HGET', key, rules[from].field))
-  end
-  local fields = {}
-  for n = from, to do
-    rules[n] = readRule(first + (n - 1) * width)
-    fields[n - from + 1] = rules[n].field
-  end
-  local states = call('HMGET', key, unpack(fields))
-  for n = from, to do openRule(rules[n], states[n - from + 1]) end
-end
-local count, own = (#ARGV - first + 1) / width, tonumber(ARGV[8])
-openHash(KEYS[1], 1, own)
-if own < count then openHash(KEYS[2], own + 1, count) end
-
--- The decision: all rules or none.
-local allowed, granted, limiting = 1, cost, 0
-local consumed = 0
-if mode == 'take' or mode == 'peek' then
+-- Every rule gives what is wanted, of a refund a negative number, or the round finds the least that one can give, and there is another
+-- round for that. So nothing is kept of a rule from one loop to the next, and the common case is a single round.
+local want, granted, moved = cost, cost, false
+if mode ~= 0 then want, granted = -cost, 0 end
+local own_state, own_life, new, life
+while true do
+  local can, old, place, at = want, state, #ARGV[2] + 1, rules
+  new, life = ARGV[2], 0
   for n = 1, count do
-    if rules[n].can < granted then granted, limiting = rules[n].can, n end
-  end
-  if granted < least then allowed, granted = 0, 0 end
-  if mode == 'take' then consumed = granted end
-else
-  granted, consumed = 0, -cost
-end
+    if n == own + 1 then
+      own_state, own_life = new, life
+      new, life, old, place = ARGV[3], 0, total, #ARGV[3] + 1
+    end
+    local kind, limit, period, unit, most, offset
+    kind, limit, period, unit, most, offset, at = unpack('<dddddd', ARGV[1], at)
+    local a, b, c, d = 0, 0, 0, 0
+    if old then a, b, c, d, place = unpack('<dddd', old, place) end
+    local gives, ends = 0, 0
 
-local function retryWindow(r)
-  if least > r.limit then return -1 end
-  local at = r.start + r.micros
-  if r.kind == 'sliding' and r.count <= r.limit - least then -- a sum could be over 2^53
-    at = r.start + min(r.micros, (r.period - floor((r.limit - r.count - least) * r.period / r.before)) * r.unit)
-  elseif r.kind == 'sliding' then
-    at = at + min(r.micros, (r.period - min(r.period, floor((r.limit - least) * r.period / r.count))) * r.unit)
-  end
-  return at - now
-end
-
-local function closeWindow(r)
-  local retry = (allowed == 0 and r.can < least) and retryWindow(r) or 0
-  r.count = max(0, r.count + consumed)
-  local remaining, reset = 0, 0
-  if r.kind == 'sliding' then
-    local left = r.period - max(0, floor((now - r.start) / r.unit))
-    remaining = r.limit - r.count - ceil(r.before * left / r.period)
-    if r.count > 0 then reset = r.start + 2 * r.micros - now elseif r.before > 0 then reset = r.start + r.micros - now end
-  else
-    remaining = r.limit - r.count
-    if r.count > 0 then reset = r.start + r.micros - now end
-  end
-  return max(0, remaining), reset, retry, 0
-end
-
--- after is how long it takes until so much of a level has drained, from now on. The level is that of r.ts: less than a unit ago, or
--- in the future, if the clock went back.
-local function after(r, level)
-  return r.ts - now + min(ceil(level / r.limit), floor(forever / r.unit)) * r.unit
-end
-
-local function closeBucket(r)
-  local retry, wait = 0, 0
-  if allowed == 0 and r.can < least then
-    local need = least <= floor(r.most / r.period) and least * r.period
-    retry = need and after(r, r.level - (r.most - need)) or -1
-  end
-  local full = r.kind == 'shaper' and r.most or r.burst * r.period
-  if granted > 0 then -- never more than fits
-    local late = r.kind == 'shaper' and r.level or r.level + granted * r.period - full
-    if late > 0 then wait = after(r, late) end
-  end
-  if consumed > 0 then
-    r.level = r.level + consumed * r.period
-  elseif consumed < 0 then
-    r.level = -consumed >= ceil(r.level / r.period) and 0 or r.level + consumed * r.period
-  end
-  local remaining = r.level < full and floor((full - r.level) / r.period) or 0
-  local reset = r.level > 0 and after(r, r.level) or 0
-  return remaining, reset, retry, wait
-end
-
-local out = {allowed, granted, (allowed == 0 or granted < cost) and limiting or 0, 0, 0, 0, 0}
-for n = 1, count do
-  local r = rules[n]
-  local at = n * 4
-  out[at], out[at + 1], out[at + 2], out[at + 3] = (r.bucket and closeBucket or closeWindow)(r)
-end
-
--- Only now anything is written. A refusal writes nothing, except a clock that was set back.
-if mode == 'peek' then return out end
-local function writeHash(key, from, to)
-  local words, life = {}, 0
-  for n = from, to do
-    local r = rules[n]
-    life = max(life, out[n * 4 + 1])
-    if consumed ~= 0 or r.moved then
-      words[#words + 1] = r.field
-      if r.bucket then
-        words[#words + 1] = format('b%.0f:%.0f:%.0f', r.level, r.ts, r.period)
+    if kind < 2 then -- a level, b time, c period
+      if c ~= period then
+        if a > 0 then -- an edit keeps the tokens; the part of one is rounded, as Go rounds it
+          local tokens = math.floor(a / c)
+          a = math.min(tokens, math.floor(9007199254740992 / period) - 1) * period + math.min(period, math.ceil((a - tokens * c) / c * period))
+        end
+        c = period
+      end
+      if b - now > jitter then b, moved = now, true end
+      if a == 0 then
+        b = now
+      elseif now > b then
+        local units = (now - b) / unit
+        units = units - units % 1
+        local drained = units * limit -- rounded only over 2^53, where it is more than any level
+        if drained >= a then a, b = 0, now else a, b = a - drained, b + units * unit end
+      end
+      if a < most then
+        gives = (most - a) / period
+        gives = gives - gives % 1
+      end
+      a = a + want * period
+      if a > 0 then
+        ends = a / limit
+        ends = b - now + (ends + -ends % 1) * unit
+        if ends > forever then ends = forever end
       else
-        words[#words + 1] = format('w%.0f:%.0f:%.0f:%.0f', r.start, r.micros, r.count, r.before)
+        a = 0
+      end
+    else -- a start, b period, c count, d count before
+      local origin = now
+      if kind ~= 3 then origin = now - (now + offset) % most end
+      if a > now then
+        if a - now <= jitter then origin = a else moved = true end
+      elseif kind == 3 then
+        if now < a + most then origin = a else c, d = 0, 0 end
+      elseif b == most and a + b == origin then
+        c, d = 0, c
+      elseif b ~= most or a ~= origin then -- long ago, or edited: then what is counted at the moment stays
+        if now >= a + b then c = 0 end
+        d = 0
+      end
+      a, b = origin, most
+      if kind == 4 then
+        if c > limit then c = limit end
+        if d > limit then d = limit end
+        gives = limit - c
+        if d > 0 then
+          local past = now > a and (now - a) / unit or 0
+          past = d * (period - (past - past % 1)) / period
+          gives = gives - (past + -past % 1)
+          ends = a + b - now
+        end
+      else
+        gives = limit - c
+      end
+      if gives < 0 then gives = 0 end
+      c = c + want
+      if c > 0 then
+        ends = a + b - now
+        if kind == 4 then ends = ends + b end
+      else
+        c = 0
       end
     end
-  end
-  if #words == 0 then return end
-  call('HSET', key, unpack(words))
-  call('PEXPIRE', key, format('%.0f', ceil(life / 1000) + 1000))
-end
-writeHash(KEYS[1], 1, own)
-if own < count then writeHash(KEYS[2], own + 1, count) end
 
-if ARGV[5] ~= '' and mode == 'undo' then
-  call('DEL', KEYS[#KEYS])
-elseif ARGV[5] ~= '' and allowed == 1 then
-  local parts = {}
-  for i = 1, #out do parts[i] = format('%.0f', out[i]) end
-  call('SET', KEYS[#KEYS], ARGV[5] .. table.concat(parts, ',') .. ';' .. ARGV[7], 'PX', ARGV[6])
+    if gives < can then can = gives end
+    if can == want then new = pack('<c0dddd', new, a, b, c, d) end
+    if ends > life then life = ends end
+  end
+
+  if can == want then break end
+  if can >= least then
+    want, granted = can, can
+  else -- a refusal writes nothing, except a clock that was set back
+    if not moved then return pack('<dddc0c0', 0, now, #before, before, before_total) end
+    want, granted = 0, 0
+  end
 end
-return out
+
+-- Only now anything is written. A key lives until all is back, rounded up to ms, and a second.
+local format = string.format
+if own < count then
+  call('SET', KEYS[1], own_state, 'PX', format('%d', own_life / 1000 + 1000.9995))
+  call('SET', KEYS[2], new, 'PX', format('%d', life / 1000 + 1000.9995))
+else
+  call('SET', KEYS[1], new, 'PX', format('%d', life / 1000 + 1000.9995))
+end
+
+local reply = pack('<dddc0c0', granted, now, #before, before, before_total)
+if head and mode == 3 then
+  call('DEL', KEYS[#KEYS])
+elseif head and (granted > 0 or mode == 2) then
+  -- The rules are kept too: the answer is that of the first take even if they were edited since.
+  call('SET', KEYS[#KEYS], pack('<c0dc0dc0dc0c0', head, #reply, reply, #ARGV[2], ARGV[2], #ARGV[3], ARGV[3], ARGV[1]), 'PX', ARGV[5])
+end
+return reply

@@ -3,8 +3,6 @@ package ratelimit
 import (
 	"errors"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/slotgate/slotgate/store"
 )
@@ -17,11 +15,10 @@ const (
 
 var errBadReply = errors.New("ratelimit: the script returned something else than it does")
 
-// parse reads the reply of the script for rules, or the record in it. Errors: idempotency_mismatch; backend_error and corrupt_value
-// for what no script of ours has written.
-func parse(values []any, rules []Rule) (reply, error) {
-	status, _ := values[0].(int64)
-	switch status {
+// parse reads the reply of the script: what there was, and when. The answer is what the model makes of it; it must have granted what the
+// script has. Errors: idempotency_mismatch; backend_error and corrupt_value for what no script of ours has written.
+func parse(c call, first int, rules []Rule, values []any) (reply, error) {
+	switch status, _ := values[0].(int64); status {
 	case statusMismatch:
 		return reply{}, store.OtherRequest()
 	case statusReplay:
@@ -31,55 +28,62 @@ func parse(values []any, rules []Rule) (reply, error) {
 		}
 		return r, nil
 	}
-	numbers := make([]int64, len(values))
-	for i, v := range values {
-		n, ok := v.(int64)
-		if !ok {
-			return reply{}, store.NewError(store.CodeBackendError, "").WithCause(errBadReply)
-		}
-		numbers[i] = n
+	text, _ := values[0].(string)
+	d := decided{mode: c.mode, cost: c.cost, least: c.least, rules: c.exactly(rules), first: int64(first), own: names(rules[:first]), total: names(rules[first:])}
+	r, err := d.again(text)
+	if err != nil {
+		return r, store.NewError(store.CodeBackendError, "").WithCause(err)
 	}
-	r, ok := read(numbers)
-	if !ok || len(r.rules) != len(rules) {
-		return reply{}, store.NewError(store.CodeBackendError, "").WithCause(errBadReply)
-	}
-	r.order = strings.Split(ids(rules), ",")
 	return r, nil
 }
 
-// parseRecord reads "<numbers>;<ids>", both with commas between.
+// decided is what the script was asked, with the rules in the order of its keys.
+type decided struct {
+	mode        mode
+	cost, least int64
+	rules       []exact
+	first       int64 // so many are those of the first key
+	own, total  string
+}
+
+// again decides here what the script has, by its reply.
+func (d *decided) again(text string) (r reply, err error) {
+	if d.first < 1 || d.first > int64(len(d.rules)) {
+		return r, errBadReply
+	}
+	p := packed{rest: text}
+	granted, now := p.number(), p.number()
+	own, e1 := readStates(p.text(), d.own, d.rules[:d.first])
+	total, e2 := readStates(p.rest, d.total, d.rules[d.first:])
+	if err := errors.Join(p.err, e1, e2); err != nil {
+		return r, err
+	}
+	r.verdict = decide(now, d.mode, d.cost, d.least, d.rules, slices.Concat(own, total))
+	r.order = slices.Concat(idsOf(d.own), idsOf(d.total))
+	if d.mode != peek && r.granted != granted || len(r.order) != len(d.rules) {
+		return r, errBadReply
+	}
+	return r, nil
+}
+
+// parseRecord reads what the script has kept: its reply, the names of the rules and its ARGV[1].
 func parseRecord(values []any) (reply, error) {
 	if len(values) != 2 {
 		return reply{}, errBadReply
 	}
-	text, _ := values[1].(string)
-	list, names, _ := strings.Cut(text, ";")
-	var numbers []int64
-	for word := range strings.SplitSeq(list, ",") {
-		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil {
-			return reply{}, errBadReply
-		}
-		numbers = append(numbers, n)
-	}
-	r, ok := read(numbers)
-	if r.order = strings.Split(names, ","); !ok || len(r.order) != len(r.rules) {
+	kept, _ := values[1].(string)
+	p := packed{rest: kept}
+	text := p.text()
+	d := decided{own: p.text(), total: p.text(), mode: mode(p.number()), cost: p.number(), least: p.number()}
+	p.number() // the clock
+	d.first = p.number()
+	count := p.number()
+	if d.rules = p.rules(); p.err != nil || count != int64(len(d.rules)) {
 		return reply{}, errBadReply
 	}
+	r, err := d.again(text)
 	r.replayed = true
-	return r, nil
-}
-
-// read reads {allowed, granted, limiting, then four for each rule}.
-func read(n []int64) (r reply, ok bool) {
-	if len(n) < 7 || (len(n)-3)%4 != 0 {
-		return reply{}, false
-	}
-	r.allowed, r.granted, r.limiting = n[0] == 1, n[1], int(n[2])
-	for i := 3; i < len(n); i += 4 {
-		r.rules = append(r.rules, answer{n[i], n[i+1], n[i+2], n[i+3]})
-	}
-	return r, r.limiting >= 0 && r.limiting <= len(r.rules)
+	return r, err
 }
 
 // result puts a reply into the words of the API and the order of rules. A rule that a kept answer does not know, because it was

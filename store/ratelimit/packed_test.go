@@ -1,0 +1,130 @@
+package ratelimit
+
+import (
+	"encoding/binary"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// said is the reply of the script.
+func said(granted, now int64, own, total string) string {
+	return string(append(appendNumbers(nil, granted, now, int64(len(own))), own+total...))
+}
+
+// record is what the script keeps, without its head.
+func record(c call, reply string, first int, rules []Rule) string {
+	var b []byte
+	for _, text := range []string{reply, names(rules[:first]), names(rules[first:])} {
+		b = append(appendNumbers(b, int64(len(text))), text...)
+	}
+	b = appendNumbers(b, int64(c.mode), c.cost, c.least, 0, int64(first), int64(len(rules)))
+	return string(appendRules(b, c.exactly(rules)))
+}
+
+// records are some that scripts write, for every kind of rule.
+func records(t testing.TB) (all []string) {
+	rules := valid(t, bucketOf("minute", 60, 60_000, 60), Rule{ID: "day", Algorithm: SlidingWindow, Limit: 9, PeriodMS: 86_400_000},
+		Rule{ID: "q", Algorithm: LeakyBucket, Mode: Shaper, Limit: 10, PeriodMS: 1000, Burst: 5},
+		Rule{ID: "f", Algorithm: FixedWindow, Align: AlignFirstHit, Limit: 2, PeriodMS: 60_000})
+	c := call{mode: take, cost: 1, least: 1}
+	for first := 1; first <= len(rules); first++ {
+		states := held{states: make([]state, first)}
+		states.states[0] = state{minute, T0, minute, 0}
+		states.names = strings.Split(strings.TrimSuffix(names(rules[:first]), ";"), ",")
+		all = append(all, record(c, said(1, T0, "", ""), first, rules), record(c, said(1, T0, states.text(), ""), first, rules))
+	}
+	return all
+}
+
+func TestARecordIsReadAsItWasWritten(t *testing.T) {
+	for _, text := range records(t) {
+		r, err := parse(call{}, 0, nil, []any{int64(statusReplay), text})
+		if err != nil || !r.replayed || !r.allowed || r.granted != 1 || !slices.Equal(r.order, []string{"minute", "day", "q", "f"}) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+}
+
+func double(f float64) string {
+	return string(binary.LittleEndian.AppendUint64(nil, math.Float64bits(f)))
+}
+
+// What no script of ours has written is an error, whatever it is.
+func TestBrokenRecordsAreErrors(t *testing.T) {
+	whole := records(t)[3]
+	broken := map[string]string{
+		"nothing":          "",
+		"one byte less":    whole[:len(whole)-1],
+		"one byte more":    whole + "x",
+		"half":             whole[:len(whole)/2],
+		"a rule less":      whole[:len(whole)-numbersOfRule*8],
+		"another grant":    whole[:8] + string(appendNumbers(nil, 2)) + whole[16:],
+		"half a token":     whole[:8] + double(1.5) + whole[16:],
+		"no number":        whole[:8] + double(math.NaN()) + whole[16:],
+		"infinite":         whole[:8] + double(math.Inf(1)) + whole[16:],
+		"a text of 8 PB":   double(1<<53) + whole[8:],
+		"a text of -1 B":   double(-1) + whole[8:],
+		"a level of yore":  strings.Replace(whole, string(appendNumbers(nil, T0, minute)), string(appendNumbers(nil, T0, 0)), 1),
+		"less than nought": strings.Replace(whole, string(appendNumbers(nil, minute, T0)), string(appendNumbers(nil, -minute, T0)), 1),
+	}
+	for name, text := range broken {
+		if _, err := parse(call{}, 0, nil, []any{int64(statusReplay), text}); err == nil {
+			t.Errorf("%s was read", name)
+		}
+	}
+}
+
+// FuzzRecord: what stands in Redis is never trusted.
+func FuzzRecord(f *testing.F) {
+	for _, text := range append(records(f), "", "1,1,0,59,1000,0,0;minute") {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := parse(call{}, 0, nil, []any{int64(statusReplay), text})
+		if err == nil {
+			r.result(nil, take)
+			if len(r.order) != len(r.rules) || !r.replayed {
+				t.Errorf("%q became %+v", text, r)
+			}
+		}
+	})
+}
+
+// FuzzStates: the same for what the script says it has found.
+func FuzzStates(f *testing.F) {
+	rules := valid(f, bucketOf("b", 60, 60_000, 60), Rule{ID: "s", Algorithm: SlidingWindow, Limit: 9, PeriodMS: 86_400_000})
+	h := held{[]string{"bb", "ws"}, []state{{minute, T0, minute, 0}, {T0, minute, 5, 3}}}
+	for _, text := range []string{h.text(), "", "bb,ws;", h.text()[1:], h.text() + "x"} {
+		f.Add(text, int64(1), int64(T0))
+	}
+	f.Fuzz(func(t *testing.T, text string, granted, now int64) {
+		c := call{mode: take, cost: 2, least: 1}
+		r, err := parse(c, 2, rules, []any{said(granted, now, text, "")})
+		if err == nil && (r.granted != granted || len(r.rules) != 2) {
+			t.Errorf("%q became %+v", text, r)
+		}
+	})
+}
+
+func TestAReplyThatTheModelDoesNotExplainIsAnError(t *testing.T) {
+	rules := valid(t, bucketOf("b", 60, 60_000, 60))
+	c := call{mode: take, cost: 2, least: 1}
+	for name, reply := range map[string]any{
+		"another grant":            said(1, T0, "", ""),
+		"nothing":                  "",
+		"a number":                 int64(2),
+		"half of it":               said(2, T0, "", "")[:12],
+		"the state of other rules": said(2, T0, held{[]string{"bx"}, make([]state, 1)}.text(), ""),
+		"a state of no rule":       said(2, T0, "", "bx;"),
+	} {
+		if _, err := parse(c, 1, rules, []any{reply}); !errors.Is(err, errBadReply) && !errors.Is(err, errBadPacked) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if r, err := parse(c, 1, rules, []any{said(2, T0, "", "")}); err != nil || r.granted != 2 {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
