@@ -353,3 +353,17 @@ func TestATakeIsSentOnce(t *testing.T) {
 	}
 	b.wantRemaining("u", 8)
 }
+
+func TestOneRuleThatBecomesAnotherKindBeginsAnew(t *testing.T) {
+	var o One
+	o.Set(valid(t, bucketOf("b", 9, 1000, 9))[0])
+	o.Take(T0, 9, 9)
+	o.Set(valid(t, bucketOf("b", 20, 2000, 20))[0])
+	if g := o.Take(T0, 1, 1); g.Remaining != 10 {
+		t.Errorf("a bucket of 20 of which 9 and 1 were taken has %d", g.Remaining)
+	}
+	o.Set(valid(t, Rule{ID: "b", Algorithm: FixedWindow, Limit: 9, PeriodMS: 1000})[0])
+	if g := o.Take(T0, 9, 9); g.Granted != 9 || g.Remaining != 0 {
+		t.Errorf("a new window of 9 gave %d", g.Granted)
+	}
+}

@@ -25,7 +25,7 @@ func (a answer) grant(granted int64) Grant {
 	return g
 }
 
-// TakeAt takes up to cost tokens, and at least so many or none, of one rule whose state is the hash key: a name that only the gateway makes,
+// TakeAt takes up to cost tokens, and at least so many or none, of one rule whose state is at key: a name that only the gateway makes,
 // in the slot of its tag. The rule is valid and 1 <= least <= cost; nothing of it is asked of an app. Errors: an outcome.
 func (l *Limiter) TakeAt(ctx context.Context, id *acl.Identity, key string, rule Rule, cost, least int64) (Grant, error) {
 	r, err := l.send(ctx, call{id: id, mode: take, cost: cost, least: least}, []string{key}, 1, []Rule{rule})
@@ -53,8 +53,14 @@ type One struct {
 	state state
 }
 
-// Set gives it a valid rule. The state of before is read in its light.
-func (o *One) Set(rule Rule) { o.exact = rule.exactly(0) }
+// Set gives it a valid rule. The state of before is read in its light; a window that becomes a bucket begins anew, and the other way.
+func (o *One) Set(rule Rule) {
+	x := rule.exactly(0)
+	if x.kind.bucket() != o.exact.kind.bucket() {
+		o.state = state{}
+	}
+	o.exact = x
+}
 
 // Take is TakeAt at a time in us. Time may go back by some seconds, as that of Redis.
 func (o *One) Take(now, cost, least int64) Grant {
