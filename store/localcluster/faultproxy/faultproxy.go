@@ -28,8 +28,9 @@ type Proxy struct {
 	silent   bool
 	delay    time.Duration
 	jitter   jitter
-	cutOneIn int      // replies; 0: none is cut
-	cuts     int      // replies that were cut
+	cutOneIn int // replies; 0: none is cut
+	cuts     int // replies that were cut
+	busy     busy
 	drops    int      // replies still to be lost
 	dropping []string // to requests of these commands; all if empty
 	hard     bool     // with a reset
@@ -64,6 +65,7 @@ func (p *Proxy) Close() error {
 // Pass ends every fault.
 func (p *Proxy) Pass() {
 	p.change(func() { p.refusing, p.silent, p.delay, p.drops, p.jitter, p.cutOneIn = false, false, 0, 0, jitter{}, 0 })
+	p.Busy(0)
 }
 
 // BlackHole lets nothing through in either direction, as if every packet were lost: connections are accepted and stay open.

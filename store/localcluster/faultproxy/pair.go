@@ -14,8 +14,8 @@ type pair struct {
 	ending         sync.Once
 
 	mu      sync.Mutex
-	replies int // replies the server still owes
-	lose    int // how many of them go through before one is lost; -1: none is lost
+	replies []time.Time // that the server still owes, and before when none may go on; zero: at once
+	lose    int         // how many of them go through before one is lost; -1: none is lost
 }
 
 func (p *Proxy) serve(client net.Conn) {
@@ -52,7 +52,7 @@ func (p *Proxy) passRequests(c *pair) {
 		if err != nil || !p.awaitSound(c.done) {
 			return
 		}
-		c.expect(p.loseReply(command))
+		c.expect(p.loseReply(command), p.turn(command, time.Now()))
 		if _, err := c.server.Write(raw); err != nil {
 			return
 		}
@@ -67,18 +67,12 @@ func (p *Proxy) passReplies(c *pair) {
 			return
 		}
 		raw = announced(&p.swaps, raw)
-		if c.lost() {
+		lost, due := c.lost()
+		if lost {
 			c.end(p.resets())
 			return
 		}
-		if d := p.replyDelay(); d > 0 {
-			select {
-			case <-time.After(d):
-			case <-c.done:
-				return
-			}
-		}
-		if !p.awaitSound(c.done) {
+		if !c.sleep(p.replyDelay()) || !p.awaitTurn(due, c.done) || !p.awaitSound(c.done) {
 			return
 		}
 		through, hard := p.cut(len(raw))
@@ -92,27 +86,43 @@ func (p *Proxy) passReplies(c *pair) {
 	}
 }
 
-// expect notes that a request goes to the server, and whether its reply is to be lost.
-func (c *pair) expect(lose bool) {
+// sleep waits, and tells whether the connection is still there.
+func (c *pair) sleep(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-c.done:
+		return false
+	}
+}
+
+// expect notes that a request goes to the server, whether its reply is to be lost, and when it is due.
+func (c *pair) expect(lose bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if lose && c.lose < 0 {
-		c.lose = c.replies
+		c.lose = len(c.replies)
 	}
-	c.replies++
+	c.replies = append(c.replies, due)
 }
 
-// lost notes a reply of the server and tells whether it is the one to be lost. Messages of subscriptions count as replies as
-// well: on such connections the wrong one may be lost.
-func (c *pair) lost() bool {
+// lost notes a reply of the server and tells whether it is the one to be lost, and when it is due. Messages of subscriptions count as replies
+// as well: on such connections the wrong one may be lost.
+func (c *pair) lost() (lost bool, due time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.replies = max(0, c.replies-1)
+	if len(c.replies) > 0 {
+		due = c.replies[0]
+		c.replies = c.replies[1:]
+	}
 	if c.lose < 0 {
-		return false
+		return false, due
 	}
 	c.lose--
-	return c.lose < 0
+	return c.lose < 0, due
 }
 
 // close ends both connections in the ordinary way, reset as a crash would.
