@@ -16,7 +16,7 @@ OASDIFF     := github.com/oasdiff/oasdiff@v1.37.0
 .DEFAULT_GOAL := help
 .PHONY: help build test test-short fuzz cover check fmt lint staticcheck docs queries clients faults mutants servers operate kubernetes tour clean
 .PHONY: contract contract-long lint-openapi breaking released
-.PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo
+.PHONY: bench bench-short bench-against bench-conns bench-ladder bench-keys bench-apps bench-values bench-scale bench-idle bench-origin bench-plot pgo overload overload-short
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -139,6 +139,12 @@ bench-origin: ## the origin's test: open loop, 9 GET to 1 PUT, four primaries wi
 
 pgo: ## measure anew what make build optimises for (two minutes)
 	deploy/bench/pgo
+
+overload: ## ten times what the shards can do, a flood, a slow shard, large batches (four minutes); README=1 writes table and plot; BENCHFLAGS='-only loads'
+	deploy/bench/overload $(if $(README),-readme deploy/bench/README.md) $(BENCHFLAGS)
+
+overload-short: ## the same as CI runs it: counts alone decide (a minute)
+	deploy/bench/overload -short $(BENCHFLAGS)
 
 bench-plot: ## results.json (RESULTS) as charts, and CPU profiles as flame graphs, in bin/plots
 	go -C deploy/bench/plot build -o ../../../bin/benchplot . && bin/benchplot -o bin/plots $(RESULTS)

@@ -32,21 +32,29 @@ func (s *stage) tenancyOf(ctx context.Context, apps int) (*tenancy, error) {
 	if t := s.tenancies[apps]; t != nil {
 		return t, nil
 	}
+	t, err := s.newTenancy(ctx, apps, func(i int) acl.App { return benchApp(apps, i) })
+	if err != nil {
+		return nil, err
+	}
+	s.tenancies[apps] = t
+	return t, nil
+}
+
+func (s *stage) newTenancy(ctx context.Context, apps int, app func(i int) acl.App) (*tenancy, error) {
 	c, err := localcluster.Start(ctx, localcluster.Options{Primaries: 1, NodeTimeout: nodeTimeout})
 	if err != nil {
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = c.Close() })
 	t := &tenancy{addrs: c.Addrs(), tokens: make([]string, apps)}
-	if err := t.create(ctx); err != nil {
+	if err := t.create(ctx, app); err != nil {
 		return nil, fmt.Errorf("creating %d apps: %w", apps, err)
 	}
-	s.tenancies[apps] = t
 	return t, nil
 }
 
 // create writes apps and keys as the command line would, several at once.
-func (t *tenancy) create(ctx context.Context) error {
+func (t *tenancy) create(ctx context.Context, appOf func(i int) acl.App) error {
 	secret, err := acl.NewSecret([]byte(benchSecret))
 	if err != nil {
 		return err
@@ -59,7 +67,7 @@ func (t *tenancy) create(ctx context.Context) error {
 	g.SetLimit(16)
 	for i := range t.tokens {
 		g.Go(func() error {
-			app := benchApp(len(t.tokens), i)
+			app := appOf(i)
 			app.CreatedAt = now
 			token, key, err := acl.NewKey(secret, app.ID, now, nil, nil)
 			if err != nil {

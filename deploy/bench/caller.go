@@ -44,7 +44,7 @@ func (one *caller) loop(c *crowd, end time.Time) {
 	one.reset()
 	if one.h2 == nil {
 		if one.conn == nil {
-			one.fail(one.dial(c.buffer))
+			one.fail(one.dial(c))
 		}
 		if one.conn == nil {
 			return
@@ -129,7 +129,7 @@ func (one *caller) recover(c *crowd, err error) bool {
 	}
 	one.conn.Close()
 	one.conn = nil
-	return one.errors <= maxBroken && one.dial(c.buffer) == nil
+	return one.errors <= maxBroken && one.dial(c) == nil
 }
 
 // maxBroken: a server that keeps breaking connections must not turn the loop into a dial storm.
@@ -145,11 +145,11 @@ func (one *caller) fail(err error) {
 	}
 }
 
-func (one *caller) dial(buffer int) error {
+func (one *caller) dial(c *crowd) error {
 	conn, err := net.DialTimeout("tcp", one.addr, 5*time.Second)
 	if err != nil {
 		return err
 	}
-	one.conn, one.reader = conn, newReader(conn, buffer)
+	one.conn, one.reader = conn, c.newReader(conn)
 	return conn.SetDeadline(time.Now().Add(time.Minute)) // each round sets its own
 }

@@ -72,11 +72,16 @@ func (s *stage) startVariant(ctx context.Context, o options, v variant) ([]*door
 // startGateway runs a build with its defaults: authentication, permissions, a limit (too high to refuse), metrics and the log are on, as
 // in production.
 func (s *stage) startGateway(ctx context.Context, o options, v variant, name string, t *tenancy) (*gateway, error) {
+	return s.startGatewayOn(ctx, o, v, name, t, s.cluster.Addrs())
+}
+
+// startGatewayOn is startGateway with other addresses of the cluster, such as those of proxies.
+func (s *stage) startGatewayOn(ctx context.Context, o options, v variant, name string, t *tenancy, addrs []string) (*gateway, error) {
 	ports, err := freePorts(2)
 	if err != nil {
 		return nil, err
 	}
-	config, err := s.writeConfig(o, name, ports[0], ports[1], t)
+	config, err := s.writeConfig(o, name, ports[0], ports[1], t, addrs)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +97,7 @@ func (s *stage) startGateway(ctx context.Context, o options, v variant, name str
 	return g, g.waitReady(ctx)
 }
 
-func (s *stage) writeConfig(o options, name string, port, admin int, t *tenancy) (string, error) {
+func (s *stage) writeConfig(o options, name string, port, admin int, t *tenancy, addrs []string) (string, error) {
 	secret := filepath.Join(s.dir, "secret")
 	if err := os.WriteFile(secret, []byte(benchSecret), 0o600); err != nil {
 		return "", err
@@ -100,7 +105,7 @@ func (s *stage) writeConfig(o options, name string, port, admin int, t *tenancy)
 	settings := map[string]any{
 		"listen": loopback(port), "admin_listen": loopback(admin), "secret_file": secret, "pprof": o.Profile != "",
 		"clusters": map[string]any{
-			"default": map[string]any{"addrs": s.cluster.Addrs()},
+			"default": map[string]any{"addrs": addrs},
 			"control": map[string]any{"addrs": t.addrs},
 		},
 		"control": map[string]any{"cluster": "control"},

@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"sync"
 	"time"
 )
 
 // order is one line of the load generator's standard input; report is the line it answers with.
 type order struct {
-	Do       string // "open": connect and keep the requests; "run": closed loop for Duration; "once": each caller once; "pace": open loop; "close"
+	Do       string // "open": connect and keep the requests; "run": closed loop for Duration; "once": each caller once; "pace": open loop; "flows": several; "close"
 	Row      string // the row it is about
 	Addrs    []string
 	Conns    int
@@ -22,6 +23,12 @@ type order struct {
 	Expect   expectation
 	Duration time.Duration
 	Rate     float64 // of "pace", requests per second
+
+	Keep  int           // of "open": bytes of an answer's body that "flows" looks at; 0: those of a short answer
+	Flows []flow        // of "flows"
+	Lead  time.Duration // of "flows": what is due before is counted apart
+
+	Patience time.Duration // of "flows": longest wait for a free connection
 }
 
 // expectation is what makes an answer right; anything else is counted as an error. The full check of values is done once, before.
@@ -39,7 +46,8 @@ type report struct {
 	Total      time.Duration // of all latencies
 	Late       histogram     // of an open loop: how late the generator itself was
 	LateTotal  time.Duration
-	Failed     string // the order itself could not be carried out
+	Flows      []*tally // of "flows", in their order
+	Failed     string   // the order itself could not be carried out
 }
 
 // serveLoad carries out orders until its input ends. Connections stay open between the rounds of a row: a measured second holds no
@@ -66,6 +74,11 @@ func serveLoad(in io.Reader, out io.Writer) error {
 
 func carryOut(o order, rows map[string]*crowd, r *report) error {
 	c := rows[o.Row]
+	if o.Do == "flows" {
+		var err error
+		*r, err = runFlows(o, rows)
+		return err
+	}
 	if c == nil && o.Do != "open" {
 		return fmt.Errorf("row %q is not open", o.Row)
 	}
@@ -101,6 +114,7 @@ type crowd struct {
 	parsed   []*h2Request // instead of requests, for HTTP/2
 	expect   expectation
 	buffer   int
+	keep     int
 	callers  []*caller
 	h2       []*h2Conn
 }
@@ -113,7 +127,7 @@ const (
 )
 
 func openCrowd(o order) (*crowd, error) {
-	c := &crowd{addrs: o.Addrs, requests: o.Requests, expect: o.Expect, buffer: callerBuffer}
+	c := &crowd{addrs: o.Addrs, requests: o.Requests, expect: o.Expect, buffer: callerBuffer, keep: max(o.Keep, headSize)}
 	if o.Conns > largeCrowd {
 		c.buffer = smallCallerBuffer
 	}
@@ -130,12 +144,18 @@ func openCrowd(o order) (*crowd, error) {
 			one.h2 = c.h2For(i, o)
 			continue
 		}
-		if err := one.dial(c.buffer); err != nil {
+		if err := one.dial(c); err != nil {
 			c.close()
 			return nil, err
 		}
 	}
 	return c, nil
+}
+
+func (c *crowd) newReader(conn net.Conn) *reader {
+	r := newReader(conn, c.buffer)
+	r.head = make([]byte, c.keep)
+	return r
 }
 
 func (c *crowd) close() {

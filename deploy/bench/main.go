@@ -49,6 +49,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 			return serveHello(ctx, args[1:])
 		case "ladder":
 			return serveLadder(ctx, args[1:])
+		case "overload":
+			return runOverload(ctx, args[1:], stdout, stderr)
 		}
 	}
 	o, err := parseOptions(args, stderr)

@@ -19,16 +19,21 @@ func (res *results) writeReadme(path string) error {
 	if err := res.invalid(); err != nil {
 		return err
 	}
+	return replaceBetween(path, readmeBegin, readmeEnd, res.markdown())
+}
+
+// replaceBetween puts a text between two lines of a file.
+func replaceBetween(path, begin, end, with string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return err
 	}
-	before, rest, ok := strings.Cut(string(text), readmeBegin)
-	_, after, ok2 := strings.Cut(rest, readmeEnd)
+	before, rest, ok := strings.Cut(string(text), begin)
+	_, after, ok2 := strings.Cut(rest, end)
 	if !ok || !ok2 {
-		return fmt.Errorf("%s lacks the lines %q and %q", path, strings.TrimSpace(readmeBegin), readmeEnd)
+		return fmt.Errorf("%s lacks the lines %q and %q", path, strings.TrimSpace(begin), end)
 	}
-	return os.WriteFile(path, []byte(before+readmeBegin+res.markdown()+readmeEnd+after), 0o644)
+	return os.WriteFile(path, []byte(before+begin+with+end+after), 0o644)
 }
 
 // markdown is the ratios, and below them the figures behind them.

@@ -22,9 +22,16 @@ type pacer struct {
 	idle    []*caller       // the longest idle first
 	backlog []time.Duration // requests that are due and wait for a connection
 	over    bool            // nothing more will come
+	turn    int             // number of the next request
 
 	late      histogram // how late the generator itself was with each request
 	lateTotal time.Duration
+
+	// Of a flow only.
+	lead     time.Duration
+	patience time.Duration
+	ledger   bool
+	tally    *tally
 }
 
 // schedule is when request i of a constant rate is due, from the start.
@@ -34,24 +41,9 @@ func schedule(i int, rate float64) time.Duration {
 
 // pace runs for d, then waits for the answers under way. What was due and got no answer counts as an error.
 func (c *crowd) pace(rate float64, d time.Duration) report {
-	p := &pacer{crowd: c, start: time.Now(), late: newHistogram()}
-	for _, one := range c.callers {
-		one.reset()
-		if one.conn == nil {
-			one.fail(one.dial(c.buffer))
-		}
-		if one.conn != nil {
-			_ = one.conn.SetDeadline(p.start.Add(d + roundGrace))
-			one.due = pacerIdle
-			p.idle = append(p.idle, one)
-		}
-	}
-	p.start = time.Now()
-	var all sync.WaitGroup
-	for _, one := range slices.Clone(p.idle) { // a reader may take itself off the list
-		all.Go(func() { p.receive(one) })
-	}
-	total := p.send(rate, d)
+	p := &pacer{crowd: c, late: newHistogram()}
+	all := p.join(time.Now().Add(d+roundGrace), p.receive)
+	total := p.send(constant(rate), d)
 	p.finish()
 	all.Wait()
 	r := c.report(time.Since(p.start))
@@ -66,14 +58,46 @@ func (c *crowd) pace(rate float64, d time.Duration) report {
 	return r
 }
 
+// join connects the callers, up to a deadline, and lets each read its answers.
+func (p *pacer) join(end time.Time, receive func(*caller)) *sync.WaitGroup {
+	for _, one := range p.crowd.callers {
+		one.reset()
+		if one.conn == nil {
+			one.fail(one.dial(p.crowd))
+		}
+		if one.conn != nil {
+			_ = one.conn.SetDeadline(end)
+			one.due = pacerIdle
+			p.idle = append(p.idle, one)
+		}
+	}
+	if p.start.IsZero() {
+		p.start = time.Now()
+	}
+	var all sync.WaitGroup
+	for _, one := range slices.Clone(p.idle) { // a reader may take itself off the list
+		all.Go(func() { receive(one) })
+	}
+	return &all
+}
+
+// constant returns the times of a constant rate, one after the other.
+func constant(rate float64) func() time.Duration {
+	i := -1
+	return func() time.Duration {
+		i++
+		return schedule(i, rate)
+	}
+}
+
 // send hands out the requests in time. It owns its thread: Go's own timers are only right to a millisecond when nothing else runs.
-func (p *pacer) send(rate float64, d time.Duration) (total int) {
+func (p *pacer) send(next func() time.Duration, d time.Duration) (total int) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// A wake-up may come 50 us late unless the thread asks for less (PR_SET_TIMERSLACK, 29).
 	_, _, _ = syscall.RawSyscall(syscall.SYS_PRCTL, 29, 1000, 0)
 	for i := 0; ; i++ {
-		due := schedule(i, rate)
+		due := next()
 		if due >= d {
 			return i
 		}
@@ -107,7 +131,9 @@ const (
 // begin makes a request the caller's own; it has to be sent on the connection returned. p.mu is held.
 func (p *pacer) begin(one *caller, due time.Duration) (net.Conn, []byte) {
 	one.due = due
-	return one.conn, p.crowd.requests[one.next(len(p.crowd.requests))]
+	one.turn = p.turn
+	p.turn++
+	return one.conn, p.crowd.requests[one.turn%len(p.crowd.requests)]
 }
 
 // receive reads a caller's answers until the loop is over or the connection is broken for good. A connection may also break while nothing
@@ -140,6 +166,9 @@ func (p *pacer) receive(one *caller) {
 // rejoin gives a caller the request that waits longest, or lets it wait for one; false says that nothing will come.
 func (p *pacer) rejoin(one *caller) bool {
 	p.mu.Lock()
+	if p.tally != nil {
+		p.giveUp(p.patience)
+	}
 	switch {
 	case len(p.backlog) > 0:
 		due := p.backlog[0]

@@ -15,7 +15,7 @@ type reader struct {
 	src      io.Reader
 	buf      []byte
 	from, to int // the unread part of buf
-	head     [headSize]byte
+	head     []byte
 }
 
 // answer is what the load generator looks at. Head is the beginning of the body, valid until the next call.
@@ -24,13 +24,15 @@ type answer struct {
 	Length int
 	Head   []byte
 	Close  bool // the server ends the connection after this
+
+	RetryAfter bool // it says when to come again
 }
 
-// headSize is how much of a body is kept: enough for the short answers of writes.
+// headSize is how much of a body is kept if nothing else is asked for: enough for the short answers of writes.
 const headSize = 256
 
 func newReader(src io.Reader, buffer int) *reader {
-	return &reader{src: src, buf: make([]byte, buffer)}
+	return &reader{src: src, buf: make([]byte, buffer), head: make([]byte, headSize)}
 }
 
 func (r *reader) next() (answer, error) {
@@ -80,8 +82,8 @@ func parseHeader(head []byte) (a answer, chunked bool, err error) {
 	for len(head) > 0 {
 		var line []byte
 		line, head, _ = bytes.Cut(head, []byte("\r\n"))
-		// Two letters decide for most lines; only three names matter.
-		if len(line) < 14 || line[0]|0x20 != 'c' && line[0]|0x20 != 't' {
+		// Three letters decide for most lines; only four names matter.
+		if len(line) < 14 || line[0]|0x20 != 'c' && line[0]|0x20 != 't' && line[0]|0x20 != 'r' {
 			continue
 		}
 		name, value, _ := bytes.Cut(line, []byte(":"))
@@ -93,6 +95,8 @@ func parseHeader(head []byte) (a answer, chunked bool, err error) {
 			chunked = bytes.EqualFold(value, []byte("chunked"))
 		case bytes.EqualFold(name, []byte("connection")):
 			a.Close = bytes.EqualFold(value, []byte("close"))
+		case bytes.EqualFold(name, []byte("retry-after")):
+			a.RetryAfter = true
 		}
 	}
 	return a, chunked, err

@@ -33,11 +33,14 @@ var figures = []struct {
 	{"p99", "p99 ms", func(r row) spread { return spread{r.P99, r.P99, r.P99} }},
 }
 
-// charts draws a line chart for each list with several values, and bars of the ratios for everything.
+// charts draws a line chart for each list with several values, and bars of the ratios for everything; of the overload suite one file.
 func charts(path, name string) error {
 	res, err := load(path)
 	if err != nil {
 		return err
+	}
+	if res.Overload != nil {
+		return overloadCharts(name+".svg", *res.Overload)
 	}
 	for _, a := range axes {
 		for title, rows := range groups(res.Rows, a) {

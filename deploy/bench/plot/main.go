@@ -52,6 +52,8 @@ func run(out string, paths []string) error {
 type results struct {
 	Schema int   `json:"schema"`
 	Rows   []row `json:"rows"`
+
+	Overload *overload `json:"overload"` // of the overload suite, instead of rows
 }
 
 type row struct {
