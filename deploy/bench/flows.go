@@ -33,10 +33,12 @@ type tally struct {
 	NotApplied []int            // and of those that were refused as not applied
 }
 
-// What a client may see instead of an answer.
+// What a client may see, or miss.
 const (
+	done    = "2xx"
 	unsent  = "unsent"  // all connections were busy for too long
 	noReply = "noreply" // the connection broke or nothing came
+	late    = "late"    // it was done, but after longer than the patience
 )
 
 // fate is the requests that had the same answer; latency counts from when each was due.
@@ -86,7 +88,7 @@ func poisson(rate float64, seed uint64) func() time.Duration {
 	}
 }
 
-// flow runs for d. A request that has waited for a connection longer than the patience is given up.
+// flow runs for d. A request that has waited for a connection longer than the patience is given up, and one that takes longer in all is late.
 func (p *pacer) flow(start time.Time, arrivals func() time.Duration, d time.Duration) {
 	p.start = start
 	end := start.Add(d + flowGrace)
@@ -111,6 +113,9 @@ func (p *pacer) note(number int, due, took time.Duration, a answer, err error) {
 	kind, items := noReply, int64(0)
 	if err == nil {
 		kind, items = kindOf(a), itemsDone(a)
+	}
+	if kind == done && took > p.patience {
+		kind = late
 	}
 	if p.tally.First == "" && (err != nil || a.Status/100 != 2 && a.Status != 429 && a.Status != 503) {
 		p.tally.First = fmt.Sprintf("%v %.300s", err, a.Head)
@@ -143,7 +148,7 @@ func (t *tally) count(kind string, lead bool, took time.Duration, items int64) {
 // kindOf names an answer: its status and, of a problem, its code and outcome. A problem that could be tried again must say when.
 func kindOf(a answer) string {
 	if a.Status/100 == 2 {
-		return "2xx"
+		return done
 	}
 	kind := fmt.Sprintf("%d %s %s", a.Status, member(a.Head, "code"), member(a.Head, "outcome"))
 	if (a.Status == 429 || a.Status == 503) && !a.RetryAfter {

@@ -106,6 +106,15 @@ func TestFlowsCountWhatCouldNotBeSent(t *testing.T) {
 	}
 }
 
+func TestWhatIsDoneAfterThePatienceIsLate(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(20 * time.Millisecond) }))
+	defer s.Close()
+	f := runFor300ms(t, s.Listener.Addr().String(), 10*time.Millisecond, true, "/")[0]
+	if counts(f.Rest)[done] > 0 || counts(f.Rest)[late] == 0 || len(f.Acked) == 0 {
+		t.Errorf("%v, %d acked", counts(f.Rest), len(f.Acked))
+	}
+}
+
 func TestArrivalsByChanceHaveTheirRateAndTheirSeed(t *testing.T) {
 	next, again, other := poisson(1000, 1), poisson(1000, 1), poisson(1000, 2)
 	var last time.Duration

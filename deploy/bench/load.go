@@ -28,7 +28,7 @@ type order struct {
 	Flows []flow        // of "flows"
 	Lead  time.Duration // of "flows": what is due before is counted apart
 
-	Patience time.Duration // of "flows": longest wait for a free connection
+	Patience time.Duration // of "flows": longest wait for a free connection, and longest time in which a success is one
 }
 
 // expectation is what makes an answer right; anything else is counted as an error. The full check of values is done once, before.

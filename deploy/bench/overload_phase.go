@@ -54,7 +54,7 @@ func (t *totals) add(kind string, f *fate) {
 	t.requests += f.Count
 	t.items += f.Items
 	switch {
-	case kind == "2xx":
+	case kind == done:
 		t.done += f.Count
 		t.doneIn.add(f.Latency)
 	case isRefusal(kind):

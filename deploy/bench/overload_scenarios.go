@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/slotgate/slotgate/acl"
 )
 
 // The lengths of a phase: of its lead-in, in which limits find their size, and of what is measured.
@@ -87,13 +89,13 @@ func (t *site) climb(ctx context.Context, found *overloadResults, protection str
 
 func loadRow(p *phase, protection string, load float64, calm time.Duration, short bool) overloadLoad {
 	all := p.sum(nil)
-	class := func(name string) float64 {
+	class := func(name acl.Priority) float64 {
 		return p.sum(func(s stream) bool { return overloadApps[s.app].class == name }).share()
 	}
 	goodput := float64(all.done) / p.seconds
 	row := overloadLoad{
 		Protection: protection, Load: load, OfferedPerS: float64(all.requests) / p.seconds, GoodputPerS: goodput, OfPeak: goodput / peak,
-		Critical: class("critical"), Normal: class("normal"), Bulk: class("bulk"),
+		Critical: class(acl.Critical), Normal: class(acl.Normal), Bulk: class(acl.Bulk),
 		P50MS: millis(all.doneIn.quantile(.5)), P99MS: millis(all.p99()), OfReference: ratio(float64(all.p99()), float64(calm)),
 		Refused: all.refused, RefusedP99MS: millis(all.refusedIn.quantile(.99)), Others: all.words(),
 		MemoryMB: mega(p.memory), Cores: p.cores, LateP99MS: millis(all.late.quantile(.99)), Acked: p.acked, Lost: p.lost, Wrong: p.wrong,

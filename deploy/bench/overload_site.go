@@ -28,7 +28,8 @@ const (
 	peak    = 2000.0                  // commands a second of all shards together, which follows from these two
 )
 
-// patience is how long a client waits for a connection of its own before it gives up: as long as the gateway lets a request live.
+// patience is how long a client waits for a connection of its own before it gives up, and when an answer is of no use any more: as long as the
+// gateway lets a request live.
 const patience = time.Second
 
 // ceiling is what the gateway's memory has to stay under, in bytes; it is told by GOMEMLIMIT.
@@ -68,16 +69,17 @@ const quota = 50
 
 // overloadApps are one of each class, two normal ones that share, one with a quota, one that sends batches.
 var overloadApps = [apps]struct {
-	id, class string
-	quota     int64
+	id    string
+	class acl.Priority
+	quota int64
 }{
-	critical: {"critical", "critical", 0}, shop: {"shop", "normal", 0}, blog: {"blog", "normal", 0}, bulk: {"bulk", "bulk", 0},
-	limited: {"limited", "normal", quota}, batch: {"batch", "normal", 0},
+	critical: {"critical", acl.Critical, 0}, shop: {"shop", acl.Normal, 0}, blog: {"blog", acl.Normal, 0}, bulk: {"bulk", acl.Bulk, 0},
+	limited: {"limited", acl.Normal, quota}, batch: {"batch", acl.Normal, 0},
 }
 
 func overloadApp(i int) acl.App {
 	a := overloadApps[i]
-	app := acl.App{ID: a.id, Namespace: a.id, Permissions: []string{"strings:*", "keys:*"}}
+	app := acl.App{ID: a.id, Namespace: a.id, Permissions: []string{"strings:*", "keys:*"}, Priority: a.class}
 	if a.quota > 0 {
 		app.Limits = []acl.Limit{{ID: "quota", Per: "app", Of: "requests", Limit: a.quota, PeriodMS: 1000, Burst: a.quota}}
 	}
@@ -288,7 +290,7 @@ func (t *site) open(ctx context.Context, s stream, d time.Duration) error {
 
 // watchMemory samples the memory of the gateway until it is stopped, and then returns the most.
 func (t *site) watchMemory() (stop func() int64) {
-	done := make(chan struct{})
+	ended := make(chan struct{})
 	var most int64
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -299,14 +301,14 @@ func (t *site) watchMemory() (stop func() int64) {
 				most = max(most, now)
 			}
 			select {
-			case <-done:
+			case <-ended:
 				return
 			case <-tick.C:
 			}
 		}
 	})
 	return func() int64 {
-		close(done)
+		close(ended)
 		watching.Wait()
 		return most
 	}
