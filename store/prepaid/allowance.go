@@ -39,12 +39,15 @@ type Allowance struct {
 	forgotten bool
 	used      int64 // when a take came by here
 	waiting   []*waiter
+	together  int   // how many of them the draw is for
+	most      int   // of them at once, after so many were too many; 0 = all
 	drawing   bool  // a goroutine draws, and goes on until nothing is left to do
 	dead      int64 // tokens to be given back
 	owes      int64 // since when position is negative; 0 = not
 
 	credit, hold int64 // the bounds of position: -credit and hold
 	demand       demand
+	chunks       chunks
 
 	refusedAt, refusedUntil int64 // a refusal: when it was, how long it is believed
 	refused                 int64 // the least that is refused until then; 0 = nothing is
@@ -53,6 +56,7 @@ type Allowance struct {
 
 	failing bool  // Redis did not answer
 	askAt   int64 // when it is asked again
+	probe   int64 // tokens to ask for then, if nothing else is needed
 	local   ratelimit.One
 }
 
@@ -80,7 +84,7 @@ func (a *Allowance) adapt(t *terms, now int64) {
 	a.remained.Store(t.most)
 	a.saidAt.Store(now)
 	a.windowEnds.Store(0)
-	a.bound(t, now)
+	a.bound(t)
 }
 
 // change takes over what is new in l.
@@ -94,7 +98,7 @@ func (a *Allowance) change(l Limit) {
 }
 
 // bound computes between what bounds position may be. a.mu is held.
-func (a *Allowance) bound(t *terms, now int64) {
+func (a *Allowance) bound(t *terms) {
 	share := t.share(int64(a.pool.cfg.Gateways))
 	a.credit = (share + 1) / 2
 	a.hold = share - a.credit
@@ -108,6 +112,10 @@ func (a *Allowance) open(t *terms) {
 		return
 	}
 	a.floor.Store(-a.credit)
+	if a.drawing { // one is enough
+		a.low.Store(math.MinInt64)
+		return
+	}
 	a.low.Store(-a.credit + (a.demand.target(a.hold)+a.credit+1)/2)
 }
 
@@ -198,6 +206,7 @@ func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
 		return a.unasked(t, now, n), nil
 	case a.failing:
 		a.askAt = now + rest
+		a.probe = 1
 		a.begin()
 		return a.unasked(t, now, n), nil
 	case a.refused > 0 && n >= a.refused && now < a.refusedUntil:
@@ -230,34 +239,49 @@ func (a *Allowance) revive() *Allowance {
 	return a.successor
 }
 
-// expire makes what is held die in time, and gives what is new its time. a.mu is held.
+// expire makes what is held die in time, and says when to look again. a.mu is held.
 func (a *Allowance) expire(now int64) {
 	if now < a.dies.Load() {
 		return
 	}
 	for {
 		p := a.position.Load()
-		if p <= 0 {
+		gone := a.chunks.dead(now, p, a.demand.taken(p))
+		if gone == 0 {
 			break
 		}
-		if a.position.CompareAndSwap(p, 0) {
+		if a.position.CompareAndSwap(p, p-gone) {
 			if ends := a.windowEnds.Load(); ends == 0 || now < ends {
-				a.dead += p
+				a.dead += gone
 			}
-			a.demand.moved(-p)
+			a.demand.moved(-gone)
 			break
 		}
 	}
-	a.arm(now)
-}
-
-// arm says when what is held from now on dies. a.mu is held.
-func (a *Allowance) arm(from int64) {
-	dies := from + lives
-	if ends := a.windowEnds.Load(); ends > from {
-		dies = min(dies, ends)
+	a.bound(a.terms.Load())
+	dies := now + lives
+	if p := a.position.Load(); p > 0 {
+		dies = min(dies, a.chunks.until(now, a.demand.taken(p)))
 	}
 	a.dies.Store(dies)
+}
+
+// keep takes in tokens that were asked for at a time, and says when they die. a.mu is held.
+func (a *Allowance) keep(n, asked int64) {
+	until := asked + lives
+	if ends := a.windowEnds.Load(); ends > asked {
+		until = min(until, ends)
+	}
+	for {
+		p := a.position.Load()
+		if !a.position.CompareAndSwap(p, p+n) {
+			continue
+		}
+		a.chunks.drawn(until, p, a.demand.taken(p))
+		a.demand.moved(n)
+		a.dies.Store(min(until, a.chunks.until(asked, a.demand.taken(p+n))))
+		return
+	}
 }
 
 // Take takes n tokens, at least one. It is Try, and waits for Redis where that says Ask: no longer than Config.Timeout after now, so that takes
@@ -267,26 +291,14 @@ func (a *Allowance) Take(ctx context.Context, now, n int64) Decision {
 	if d.Verdict != Ask {
 		return d
 	}
-	a.mu.Lock()
-	d, other := a.try(now, n)
+	w, d, other := a.join(ctx, now, n)
 	if other != nil {
-		a.mu.Unlock()
 		return other.Take(ctx, now, n)
 	}
-	if d.Verdict != Ask {
-		a.mu.Unlock()
+	if w == nil {
 		return d
 	}
-	left := a.pool.cfg.Timeout - time.Duration(a.pool.Now()-now)
-	if left <= 0 || ctx.Err() != nil {
-		defer a.mu.Unlock()
-		return a.unasked(a.terms.Load(), now, n)
-	}
-	w := &waiter{n, make(chan Decision, 1)}
-	a.waiting = append(a.waiting, w)
-	a.begin()
-	a.mu.Unlock()
-	timer := time.NewTimer(left)
+	timer := time.NewTimer(a.pool.cfg.Timeout - time.Duration(a.pool.Now()-now))
 	defer timer.Stop()
 	select {
 	case d = <-w.decision:
@@ -296,6 +308,23 @@ func (a *Allowance) Take(ctx context.Context, now, n int64) Decision {
 	case <-timer.C:
 		return a.leave(w, now, true)
 	}
+}
+
+// join lets a take wait for the next draw, unless it is decided at once.
+func (a *Allowance) join(ctx context.Context, now, n int64) (w *waiter, d Decision, other *Allowance) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	d, other = a.try(now, n)
+	if other != nil || d.Verdict != Ask {
+		return nil, d, other
+	}
+	if a.pool.Now()-now >= int64(a.pool.cfg.Timeout) || ctx.Err() != nil {
+		return nil, a.unasked(a.terms.Load(), now, n), nil
+	}
+	w = &waiter{n, make(chan Decision, 1)}
+	a.waiting = append(a.waiting, w)
+	a.begin()
+	return w, d, nil
 }
 
 // leave ends the wait of a take that was not answered; late says that it was Redis' turn.

@@ -13,20 +13,25 @@ const (
 type demand struct {
 	rate  float64 // tokens in a ns
 	since int64
-	mark  int64 // the position, had nobody taken
+	mark  int64 // the position, had nobody taken since
 	spent int64 // by those who waited
+	total int64 // taken from the position until since
 }
 
 // moved says that the position was changed by something else than a take.
 func (d *demand) moved(n int64) { d.mark += n }
 
+// taken is how many tokens were ever taken from the position, which is p now.
+func (d *demand) taken(p int64) int64 { return d.total + d.mark - p }
+
 // measure takes what has been used until now into the average.
-func (d *demand) measure(now, position int64) {
+func (d *demand) measure(now, p int64) {
 	elapsed := max(float64(now-d.since), float64(time.Millisecond))
-	used := max(float64(d.spent+d.mark-position), 0)
+	used := max(float64(d.spent+d.mark-p), 0)
 	weight := elapsed / (elapsed + float64(smooth))
 	d.rate += weight * (used/elapsed - d.rate)
-	d.since, d.mark, d.spent = now, position, 0
+	d.total = d.taken(p)
+	d.since, d.mark, d.spent = now, p, 0
 }
 
 // target is how many tokens should be held, at most so many.

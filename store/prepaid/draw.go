@@ -30,10 +30,10 @@ func (a *Allowance) begin() {
 	if a.drawing {
 		return
 	}
-	a.low.Store(math.MinInt64) // one is enough
 	if a.drawing = a.pool.start(a.draw); !a.drawing {
 		a.fail(a.pool.Now())
 	}
+	a.low.Store(math.MinInt64)
 }
 
 // draw asks Redis until nothing is left to do.
@@ -56,10 +56,10 @@ func (a *Allowance) draw() {
 func (a *Allowance) step(first bool) bool {
 	a.mu.Lock()
 	t, asked := a.terms.Load(), a.pool.Now()
-	cost, least := a.plan(t, asked, first)
+	cost, least, need := a.plan(t, asked, first)
 	back := int64(0)
 	if cost == 0 {
-		back, a.dead = a.dead, 0
+		back, a.dead = a.refundable(t, asked), 0
 	}
 	if cost == 0 && back == 0 {
 		a.drawing = false
@@ -81,50 +81,71 @@ func (a *Allowance) step(first bool) bool {
 		a.fail(a.pool.Now())
 		return true
 	}
-	a.settle(a.terms.Load(), asked, cost, least, g)
+	a.settle(a.terms.Load(), asked, cost, need, g)
 	return true
 }
 
-// plan says how much is to be drawn: what is owed, what waits, and what will soon be used. 0 = nothing. a.mu is held.
-func (a *Allowance) plan(t *terms, now int64, first bool) (cost, least int64) {
-	a.expire(now)
-	p := a.position.Load()
-	a.demand.measure(now, p)
-	need, fewest := int64(0), int64(math.MaxInt64)
-	for _, w := range a.waiting {
-		need += w.n
-		fewest = min(fewest, w.n)
+// refundable is how many of the dead tokens may be given back: none of a window that is over. A bucket that has filled up meanwhile has
+// them again, and would have them twice; that is within the slack up to the share. a.mu is held.
+func (a *Allowance) refundable(t *terms, now int64) int64 {
+	if !t.bucket {
+		if now >= a.windowEnds.Load() {
+			return 0
+		}
+		return a.dead
 	}
-	target := a.demand.target(a.hold)
-	room := max(min(target, a.hold-a.dead)-max(p, 0), 0)
-	owed := max(-p, 0)
-	believed := a.refused > 0 && now < a.refusedUntil
-	switch {
-	case need > 0:
-	case first && a.failing && now >= a.askAt-rest: // to learn whether Redis is there again
-		room = max(room, 1)
-	case a.failing, believed:
-		return 0, 0
-	case !first && p >= a.credit/2-a.credit && p >= target/2:
-		return 0, 0
-	}
-	cost = min(owed+need+room, ratelimit.MaxCount)
-	if least = 1; owed == 0 && need > 0 {
-		least = fewest
-	}
-	return cost, min(least, max(cost, 1))
+	used := t.most - a.remained.Load() - int64(float64(now-a.saidAt.Load())*t.rate) - 1
+	return min(a.dead, max(used, a.hold+a.credit))
 }
 
-// settle puts what was granted to its use: first for what is owed, then for those who wait, then to be held. a.mu is held.
-func (a *Allowance) settle(t *terms, asked, cost, least int64, g ratelimit.Grant) {
+// plan says how much is to be drawn: what is owed, what waits, and what will soon be used. 0 = nothing. a.mu is held.
+func (a *Allowance) plan(t *terms, now int64, first bool) (cost, least, need int64) {
+	a.expire(now)
+	a.bound(t)
+	p := a.position.Load()
+	a.demand.measure(now, p)
+	owed := max(-p, 0)
+	need = a.needed(owed)
+	target := a.demand.target(a.hold)
+	room := max(min(target, a.hold-a.dead)-max(p, 0), 0)
+	believed := a.refused > 0 && now < a.refusedUntil
+	switch {
+	case len(a.waiting) > 0:
+	case first && a.failing && a.probe > 0: // to learn whether Redis is there again
+		room = max(room, a.probe)
+	case a.failing, believed:
+		return 0, 0, 0
+	case !first && p >= a.credit/2-a.credit && p >= target/2:
+		return 0, 0, 0
+	}
+	cost, least = owed+room, 1
+	if need > 0 {
+		cost, least = cost+need, owed+need
+	}
+	return min(cost, ratelimit.MaxCount), min(least, cost, ratelimit.MaxCount), need
+}
+
+// needed is what those need who wait. It is granted to all together or to none, so that no more is asked for than is used; and a debt that is
+// more than credit is paid first, as far as that goes. a.mu is held.
+func (a *Allowance) needed(owed int64) (need int64) {
+	a.together = len(a.waiting)
+	switch {
+	case owed > a.credit:
+		a.together = 0
+	case a.most > 0:
+		a.together = min(a.together, a.most)
+	}
+	for _, w := range a.waiting[:a.together] {
+		need += w.n
+	}
+	return need
+}
+
+// settle puts what was granted to its use: first for those who wait, then for what is owed, then to be held. a.mu is held.
+func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant) {
 	now := a.pool.Now()
 	a.heard(t, asked, now, g)
 	left := g.Granted
-	if p := a.position.Load(); p < 0 {
-		pays := min(left, -p)
-		left -= pays
-		a.give(pays)
-	}
 	kept := a.waiting[:0]
 	for _, w := range a.waiting {
 		if w.n > left {
@@ -137,15 +158,30 @@ func (a *Allowance) settle(t *terms, asked, cost, least int64, g ratelimit.Grant
 	}
 	clear(a.waiting[len(kept):])
 	a.waiting = kept
-	a.give(left)
-	a.trim()
-	if g.Granted > 0 {
-		a.arm(asked)
+	if p := a.position.Load(); p < 0 {
+		pays := min(left, -p)
+		left -= pays
+		a.give(pays)
 	}
-	if g.Granted < cost {
-		a.refuse(t, now, least, g)
-	} else {
+	if a.probe > 0 { // the rest was used by the take that was not answered
+		a.probe, left = 0, min(left, max(a.hold-a.position.Load(), 0))
+	}
+	if left > 0 {
+		a.keep(left, asked)
+		a.trim()
+	}
+	switch {
+	case g.Granted == 0 && a.together > 1: // fewer may pass
+		a.most = a.together / 2
+	case g.Granted < cost:
+		a.most = 0
+		a.refuse(t, now, max(need, 1), g)
+	default:
+		if len(a.waiting) == 0 {
+			a.most = 0
+		}
 		a.refused, a.pause = 0, 0
+		a.open(t)
 	}
 }
 
@@ -238,19 +274,22 @@ func (a *Allowance) sweep(now int64) {
 	may := !a.failing && (a.refused == 0 || now >= a.retryAt) || a.failing && now >= a.askAt
 	switch {
 	case a.drawing || t.Mode == Alone:
-	case a.owes != 0 && now-a.owes >= payAfter && may, a.dead > 0 && !a.failing:
+	case a.owes != 0 && now-a.owes >= payAfter && may:
+		if a.failing {
+			a.probe = 1
+		}
+		a.begin()
+	case a.dead > 0 && !a.failing:
 		a.begin()
 	}
-	if a.failing {
-		a.dead = 0 // those are lost
-	}
 	quiet := now - a.used
-	if quiet < int64(forgetAfter) || a.drawing || len(a.waiting) > 0 || a.dead > 0 || p > 0 {
+	if quiet < int64(forgetAfter) || a.drawing || len(a.waiting) > 0 || p > 0 {
 		return
 	}
-	// What is owed to a Redis that has not answered for as long as the limit's period is owed to nobody any more.
-	if p == 0 || (a.failing || t.Mode == Alone) && quiet >= t.period {
+	// A Redis that has not answered for as long as the limit's period is owed nothing any more.
+	if p == 0 && a.dead == 0 || (a.failing || t.Mode == Alone) && quiet >= t.period {
 		a.position.Store(0)
+		a.demand, a.chunks, a.dead = demand{}, chunks{}, 0
 		a.forgotten = true
 		a.shut()
 		a.dies.Store(0)

@@ -1,0 +1,309 @@
+package prepaid
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+var (
+	sequences = flag.Int("sequences", 1000, "random histories of several gateways")
+	seed      = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the random histories")
+)
+
+// admission is what was let through at a time, in ns.
+type admission struct{ at, n int64 }
+
+// fleet are the gateways of one history. All goes on in one goroutine: while a question is on its way to Redis, and while the answer
+// is on its way back, other things happen.
+type fleet struct {
+	*world
+	*rand.Rand
+	t       *testing.T
+	limit   Limit
+	pools   []*Pool
+	queues  [][]func() // work that was started
+	handles []*Allowance
+	depth   int
+	rush    bool
+	undo    bool // takes are given back, and some leave before they are answered
+
+	admitted         []admission
+	waiters          []waited
+	stranded, failed int64
+	charged          map[*Allowance]int64 // when the last answer was made
+}
+
+type waited struct {
+	a *Allowance
+	*waiter
+	now int64
+}
+
+func newFleet(t *testing.T, r *rand.Rand, gateways int, l Limit) *fleet {
+	f := &fleet{world: newWorld(), Rand: r, t: t, limit: l, queues: make([][]func(), gateways), charged: map[*Allowance]int64{}}
+	f.now += r.Int64N(int64(time.Minute))
+	for i := range gateways {
+		p := newPool(Config{Redis: way{f, i}, Now: f.clock, Gateways: gateways, Timeout: 5 * time.Millisecond})
+		p.start = func(work func()) bool {
+			f.queues[i] = append(f.queues[i], work)
+			return true
+		}
+		f.pools = append(f.pools, p)
+		f.handles = append(f.handles, p.Allowance(l))
+	}
+	return f
+}
+
+// way is one gateway's way to the world.
+type way struct {
+	f *fleet
+	i int
+}
+
+func (w way) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error) {
+	f := w.f
+	f.collect()
+	asked := f.world.now
+	f.meanwhile()
+	fate := f.IntN(40)
+	if fate < 2 {
+		f.failed++
+	}
+	if fate == 0 {
+		return ratelimit.Grant{}, errDown // it was not executed
+	}
+	g := f.one(l).Take(f.world.now/1000, cost, least)
+	f.world.charged += g.Granted
+	f.charged[f.handles[w.i]] = f.world.now
+	if fate == 1 {
+		f.stranded += g.Granted
+		return ratelimit.Grant{}, errDown // it was
+	}
+	at := f.world.now
+	f.meanwhile()
+	f.charged[f.handles[w.i]] = at
+	if f.world.now-asked > int64(5*time.Millisecond) {
+		f.failed++
+	}
+	return g, nil
+}
+
+func (w way) Refund(_ context.Context, l *Limit, n int64) error {
+	f := w.f
+	f.collect()
+	f.meanwhile()
+	if f.IntN(40) == 0 {
+		f.stranded += n
+		return errDown
+	}
+	f.one(l).Refund(f.world.now/1000, n)
+	f.undone += n
+	f.meanwhile()
+	return nil
+}
+
+// meanwhile is what happens while somebody waits.
+func (f *fleet) meanwhile() {
+	if f.depth++; f.depth < 4 {
+		for range f.IntN(4) {
+			f.step()
+		}
+	}
+	f.depth--
+}
+
+// step is one thing that happens. In a rush takes are many and no time passes; otherwise there are some, and what is held can be filled up.
+func (f *fleet) step() {
+	if f.IntN(150) == 0 {
+		f.rush = !f.rush
+	}
+	i := f.IntN(len(f.pools))
+	switch r := f.IntN(100); {
+	case r < 60:
+		n := int64(1)
+		if f.IntN(4) == 0 && f.rush {
+			n = 1 + f.Int64N(max(f.limit.Rule.Limit/4, 1))
+		}
+		f.take(i, n)
+	case r < 75 && !f.rush:
+		scales := []time.Duration{time.Microsecond, time.Millisecond, time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond, 2 * time.Second}
+		f.world.now += f.Int64N(int64(scales[f.IntN(len(scales))/(1+f.IntN(3))]) + 1)
+		if f.IntN(10) == 0 {
+			f.world.now += f.Int64N(int64(400 * time.Millisecond))
+		}
+	case r < 80:
+		f.pools[i].sweep(f.world.now)
+	case r < 83:
+		if f.undo && len(f.waiters) > 0 {
+			f.leave(f.IntN(len(f.waiters)))
+		}
+	default:
+		f.work(i)
+	}
+	f.collect()
+}
+
+// work does something of what a gateway has started.
+func (f *fleet) work(i int) {
+	if q := f.queues[i]; len(q) > 0 {
+		f.queues[i] = q[1:]
+		q[0]()
+		f.collect()
+	}
+}
+
+func (f *fleet) take(i int, n int64) {
+	a, now := f.handles[i], f.world.now
+	d := a.Try(now, n)
+	if d.Verdict != Ask {
+		f.note(a, now, n, d, now)
+		return
+	}
+	w, d, _ := a.join(f.t.Context(), now, n)
+	if w == nil {
+		f.note(a, now, n, d, now)
+		return
+	}
+	f.waiters = append(f.waiters, waited{a, w, now})
+}
+
+// note counts what was let through, unless it is given back.
+func (f *fleet) note(a *Allowance, now, n int64, d Decision, at int64) {
+	switch {
+	case d.Verdict == Ask:
+		f.t.Fatal("a verdict is to ask")
+	case d.Verdict == Denied && d.RetryAfter == 0:
+		f.t.Fatal("a refusal without its end")
+	case d.Verdict != Allowed:
+	case f.undo && f.IntN(20) == 0:
+		a.GiveBack(d, n)
+	default:
+		f.admitted = append(f.admitted, admission{at, n})
+	}
+}
+
+// collect looks who was answered. What Redis gave for them was let through when it gave it.
+func (f *fleet) collect() {
+	f.waiters = slices.DeleteFunc(f.waiters, func(w waited) bool {
+		select {
+		case d := <-w.decision:
+			f.note(w.a, w.now, w.n, d, f.charged[w.a])
+			return true
+		default:
+			return false
+		}
+	})
+}
+
+func (f *fleet) leave(i int) {
+	w := f.waiters[i]
+	f.waiters = slices.Delete(f.waiters, i, i+1)
+	f.note(w.a, w.now, w.n, w.a.leave(w.waiter, w.now, f.IntN(2) == 0), f.charged[w.a])
+}
+
+// settle lets all that is under way come to its end.
+func (f *fleet) settle() {
+	f.depth = 100
+	for again := true; again; {
+		again = false
+		for i := range f.queues {
+			for len(f.queues[i]) > 0 {
+				again = true
+				f.work(i)
+			}
+		}
+	}
+	f.collect()
+	if len(f.waiters) > 0 {
+		f.t.Fatalf("%d takes wait for nobody", len(f.waiters))
+	}
+}
+
+// most is the largest sum of admissions in any interval, less what the rule's rate gives meanwhile: a bucket's level at its highest. For a window
+// it is the largest sum of one window.
+func (f *fleet) most() int64 {
+	slices.SortStableFunc(f.admitted, func(a, b admission) int { return int(min(max(a.at-b.at, -1), 1)) })
+	r := f.limit.Rule
+	period := r.PeriodMS * int64(time.Millisecond)
+	most, window := 0.0, int64(0)
+	level, last := 0.0, int64(0)
+	for _, a := range f.admitted {
+		if r.Algorithm == ratelimit.TokenBucket {
+			level = max(level-float64(a.at-last)*float64(r.Limit)/float64(period), 0)
+		} else if w := a.at / period; w != window {
+			window, level = w, 0
+		}
+		level += float64(a.n)
+		last, most = a.at, max(most, level)
+	}
+	return int64(most + 1e-6)
+}
+
+func TestGatewaysTogetherStayWithinTheLimitAndItsSlack(t *testing.T) {
+	t.Logf("go test ./store/prepaid -run %s -args -seed=%d -sequences=%d", t.Name(), *seed, *sequences)
+	used := map[string]int64{}
+	for i := range *sequences {
+		r := rand.New(rand.NewPCG(*seed, uint64(i))) //nolint:gosec // not a secret
+		gateways := 1 + r.IntN(4)
+		raw := ratelimit.Rule{Limit: []int64{1, 49, 100, 400, 400, 1000, 1000, 5000}[r.IntN(8)], PeriodMS: []int64{100, 1000, 10_000}[r.IntN(3)]}
+		raw.Algorithm = []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.FixedWindow}[r.IntN(2)]
+		if raw.Algorithm == ratelimit.TokenBucket && r.IntN(2) == 0 {
+			raw.Burst = 1 + r.Int64N(2*raw.Limit)
+		}
+		l := Limit{Cluster: "c", Key: Key("ns", "l", ""), Rule: rule(t, raw), OnError: ratelimit.Closed, Mode: Mode(r.IntN(2))}
+		f := newFleet(t, r, gateways, l)
+		f.undo = r.IntN(2) == 0
+		for range 600 {
+			f.step()
+		}
+		f.settle()
+		what := fmt.Sprintf("history %d, %d gateways, mode %d, %+v", i, gateways, l.Mode, l.Rule)
+
+		terms := newTerms(l)
+		slack := terms.share(int64(gateways)) * int64(gateways)
+		if slack > l.Rule.Limit*Slack/100 {
+			t.Fatalf("%s: together they may hold %d", what, slack)
+		}
+		most := f.most()
+		bound := terms.most + slack
+		if f.undo {
+			bound += f.undone // what fills up while a refund is on its way has those tokens twice
+		}
+		if most > bound {
+			t.Fatalf("%s: %d were let through where %d are the most; undo %v, undone %d", what, most, bound, f.undo, f.undone)
+		}
+		used[fmt.Sprint(most > terms.most)]++
+
+		// Nothing gets lost: what Redis gave was let through, is held, or was given back.
+		let, held := int64(0), int64(0)
+		for _, a := range f.admitted {
+			let += a.n
+		}
+		for _, a := range f.handles {
+			held += a.position.Load() + a.dead
+			if p, lo, hi := a.position.Load(), -a.credit, a.hold; p > hi || p < lo {
+				t.Fatalf("%s: a gateway is at %d, outside of %d to %d", what, p, lo, hi)
+			}
+		}
+		if f.world.charged-f.undone-f.stranded < let+held {
+			t.Fatalf("%s: Redis gave %d, took back %d, %d are lost; %d were let through and %d are held", what, f.world.charged, f.undone, f.stranded, let, held)
+		}
+		f.lost(what, f.world.charged-f.undone-f.stranded-let-held)
+	}
+	t.Logf("over the rule alone: %v", used)
+}
+
+// lost are tokens that nobody gives back, because their window is over or a bucket may have filled up, and those that were drawn to see whether
+// Redis answers: one for each time that it has not.
+func (f *fleet) lost(what string, n int64) {
+	if n > f.failed && f.limit.Rule.Algorithm == ratelimit.TokenBucket && !f.undo {
+		f.t.Fatalf("%s: %d tokens have disappeared, %d questions were not answered", what, n, f.failed)
+	}
+}
