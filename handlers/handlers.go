@@ -121,6 +121,7 @@ func (a *API) registerRateLimits(v1 gin.IRouter) {
 	v1.POST("/ratelimits/:name/peek", a.plain(a.peekRateLimit))
 	v1.POST("/ratelimits/:name/refund", a.repeatable(a.refundRateLimit))
 	v1.DELETE("/ratelimits/:name/subjects/:subject", a.ofSubject(a.resetRateLimitSubject))
+	v1.GET("/ratelimits/:name/overrides/:subject", a.ofSubject(a.getRateLimitOverride))
 	v1.PUT("/ratelimits/:name/overrides/:subject", a.ofSubject(a.putRateLimitOverride))
 	v1.DELETE("/ratelimits/:name/overrides/:subject", a.ofSubject(a.deleteRateLimitOverride))
 	v1.POST("/ratelimits/take", a.plain(a.takeRateLimits))

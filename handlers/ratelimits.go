@@ -50,26 +50,45 @@ func (a *API) deleteRateLimit(r request) error {
 	return r.done(http.StatusNoContent)
 }
 
+// getRateLimitOverride is GET /v1/ratelimits/{name}/overrides/{subject}.
+func (a *API) getRateLimitOverride(r request) error {
+	unless := r.unless()
+	if r.bad != nil {
+		return r.bad
+	}
+	o, err := a.limits.ShowOverride(r.ctx, r.id, r.limit(), r.key)
+	if err != nil {
+		return err
+	}
+	r.Header("ETag", o.ETag)
+	if unless.matchesWeakly(o.ETag) {
+		return r.done(http.StatusNotModified)
+	}
+	return r.answer(r.reply().override(r.key, &o))
+}
+
 // putRateLimitOverride is PUT /v1/ratelimits/{name}/overrides/{subject}.
 func (a *API) putRateLimitOverride(r request) error {
-	r.unconditional()
+	cond := r.condition()
 	override := body(a, &r, parseOverride)
 	if r.bad != nil {
 		return r.bad
 	}
-	if err := a.limits.Override(r.ctx, r.id, r.limit(), r.key, &override); err != nil {
+	etag, err := a.limits.Override(r.ctx, r.id, r.limit(), r.key, override, cond)
+	if err != nil {
 		return err
 	}
+	r.Header("ETag", etag)
 	return r.done(http.StatusNoContent)
 }
 
 // deleteRateLimitOverride is DELETE /v1/ratelimits/{name}/overrides/{subject}.
 func (a *API) deleteRateLimitOverride(r request) error {
-	r.unconditional()
+	cond := r.match()
 	if r.bad != nil {
 		return r.bad
 	}
-	if err := a.limits.Override(r.ctx, r.id, r.limit(), r.key, nil); err != nil {
+	if err := a.limits.DeleteOverride(r.ctx, r.id, r.limit(), r.key, cond); err != nil {
 		return err
 	}
 	return r.done(http.StatusNoContent)
@@ -211,25 +230,30 @@ func (a *API) answerLimit(r request, d *limits.Defined) error {
 	first, now := true, a.now()
 	for _, subject := range slices.Sorted(maps.Keys(d.Overrides)) {
 		o := d.Overrides[subject]
-		if !o.ExpiresAt.IsZero() && !now.Before(o.ExpiresAt) {
+		if o.Over(now) {
 			continue
 		}
 		if !first {
 			j.raw(",")
 		}
 		first = false
-		if utf8.ValidString(subject) {
-			j.raw(`{"subject":`).string(subject)
-		} else {
-			j.raw(`{"subject_base64url":`).string(base64.RawURLEncoding.EncodeToString([]byte(subject)))
-		}
-		j.raw(`,"rules":`).rules(o.Rules)
-		if !o.ExpiresAt.IsZero() {
-			j.raw(`,"expires_at":`).string(o.ExpiresAt.UTC().Format(time.RFC3339Nano))
-		}
-		j.raw("}")
+		j.override(subject, &o)
 	}
 	return r.answer(j.raw("]}"))
+}
+
+// override adds what one subject has instead of the definition.
+func (r *reply) override(subject string, o *limits.Override) *reply {
+	if utf8.ValidString(subject) {
+		r.raw(`{"subject":`).string(subject)
+	} else {
+		r.raw(`{"subject_base64url":`).string(base64.RawURLEncoding.EncodeToString([]byte(subject)))
+	}
+	r.raw(`,"rules":`).rules(o.Rules)
+	if !o.ExpiresAt.IsZero() {
+		r.raw(`,"expires_at":`).string(o.ExpiresAt.UTC().Format(time.RFC3339Nano))
+	}
+	return r.raw(`,"etag":`).string(o.ETag).raw("}")
 }
 
 // rules adds the rules of a limit, without what they have not.

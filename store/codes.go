@@ -19,6 +19,7 @@ const (
 	CodeKeyNotFound            Code = "key_not_found"
 	CodeFieldNotFound          Code = "field_not_found"
 	CodeLimitNotFound          Code = "limit_not_found"
+	CodeOverrideNotFound       Code = "override_not_found"
 	CodeMethodNotAllowed       Code = "method_not_allowed"
 	CodeWrongType              Code = "wrong_type"
 	CodeNotANumber             Code = "not_a_number"
@@ -91,6 +92,8 @@ var codeTable = []codeRow{
 		"The key exists, but has no such field, member or element."},
 	{CodeLimitNotFound, http.StatusNotFound, false, "Rate limit not found",
 		"The app has no rate limit of this name. Define it with PUT /v1/ratelimits/{name}."},
+	{CodeOverrideNotFound, http.StatusNotFound, false, "Override not found",
+		"The subject has the rules of the rate limit; an override it may have had has expired or was removed."},
 	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, false, "Method not allowed",
 		"The resource exists but does not know this method. The Allow header lists those it knows."},
 	{CodeWrongType, http.StatusConflict, false, "Wrong type",

@@ -31,6 +31,7 @@ EXPECTED = [
     Refusal(400, "invalid_request", "query:cursor", "a cursor is opaque and comes from the page before"),
     Refusal(404, "key_not_found", "", "the key does not exist, or a request beside this one has deleted it"),
     Refusal(404, "limit_not_found", "", "a rate limit is there once it was defined, and as long as nobody deletes it"),
+    Refusal(404, "override_not_found", "", "a subject has rules of its own once they were put, and until they expire or are deleted"),
     Refusal(404, "not_found", "no such page", "the names of pages and codes are a list that grows"),
     Refusal(409, "wrong_type", "", "the key is the list that run has made"),
     Refusal(409, "not_a_number", "", "the value is text, or a whole number and the delta a fraction"),

@@ -37,8 +37,8 @@ func TestARefusalThatIsRepeatedCostsRedisNothing(t *testing.T) {
 // TestWhatEndsARefusal: each row does something after a refusal of the subject u, and then the take is one that Redis is asked for.
 func TestWhatEndsARefusal(t *testing.T) {
 	two := ratelimit.Request{Subject: "u", Cost: ptr(2)}
-	override := func(r ratelimit.Rule, until time.Time) *ratelimit.Override {
-		return &ratelimit.Override{Rules: []ratelimit.Rule{r}, ExpiresAt: until}
+	override := func(r ratelimit.Rule, until time.Time) ratelimit.Override {
+		return ratelimit.Override{Rules: []ratelimit.Rule{r}, ExpiresAt: until}
 	}
 	for name, c := range map[string]struct {
 		rules []ratelimit.Rule // 0 = 3 an hour
@@ -78,7 +78,7 @@ func TestWhatEndsARefusal(t *testing.T) {
 			}
 		}, then: two},
 		"an override": {do: func(t *testing.T, g *gateway, id *acl.Identity) {
-			if err := g.Override(t.Context(), id, "api", "u", override(slow("hour", 9), time.Time{})); err != nil {
+			if _, err := g.Override(t.Context(), id, "api", "u", override(slow("hour", 9), time.Time{}), store.Condition{}); err != nil {
 				t.Error(err)
 			}
 		}, then: two},
@@ -121,7 +121,8 @@ func TestARefusalEndsWithItsOverride(t *testing.T) {
 	g := newGateway(t)
 	id := g.defined(slow("hour", 9))
 	least := slow("hour", 1)
-	if err := g.Override(t.Context(), id, "api", "u", &ratelimit.Override{Rules: []ratelimit.Rule{least}, ExpiresAt: time.Now().Add(5 * time.Second)}); err != nil {
+	if _, err := g.Override(t.Context(), id, "api", "u",
+		ratelimit.Override{Rules: []ratelimit.Rule{least}, ExpiresAt: time.Now().Add(5 * time.Second)}, store.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	g.refuse(id, of("u"))

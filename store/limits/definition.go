@@ -19,7 +19,7 @@ type Defined struct {
 	ratelimit.Definition
 	Version   int64  // grows with every change of definition and overrides
 	ETag      string // of the definition
-	Overrides map[string]ratelimit.Override
+	Overrides map[string]Override
 }
 
 // known is a limit as this gateway knows it.
@@ -101,11 +101,11 @@ func unanswered(err error) bool {
 
 // load asks Redis for a limit; old is what is known of it, nil = nothing.
 func (l *Limits) load(ctx context.Context, id *acl.Identity, command, name string, old *Defined) (*Defined, error) {
-	version := ""
+	known := ""
 	if old != nil {
-		version = strconv.FormatInt(old.Version, 10)
+		known = version(old)
 	}
-	reply, err := l.Redis.RunScript(ctx, id, command, scriptLoad, []string{definitionKey(id, name)}, version)
+	reply, err := l.Redis.RunScript(ctx, id, command, scriptLoad, []string{definitionKey(id, name)}, known)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (l *Limits) load(ctx context.Context, id *acl.Identity, command, name strin
 
 // read makes a limit of a reply {1, field, value, ...}, and remembers it.
 func (l *Limits) read(key string, reply []any) (*Defined, error) {
-	d := &Defined{Overrides: map[string]ratelimit.Override{}}
+	d := &Defined{Overrides: map[string]Override{}}
 	var problem error
 	for i := 1; i+1 < len(reply); i += 2 {
 		field, _ := reply[i].(string)
@@ -135,8 +135,8 @@ func (l *Limits) read(key string, reply []any) (*Defined, error) {
 			d.ETag = store.ETag([]byte(value))
 			problem = json.Unmarshal([]byte(value), &d.Definition)
 		case strings.HasPrefix(field, prefixOverride):
-			var o ratelimit.Override
-			problem = json.Unmarshal([]byte(value), &o)
+			o := Override{ETag: store.ETag([]byte(value))}
+			problem = json.Unmarshal([]byte(value), &o.Override)
 			d.Overrides[field[len(prefixOverride):]] = o
 		}
 		if problem != nil {
@@ -202,7 +202,7 @@ func (l *Limits) Define(ctx context.Context, id *acl.Identity, name string, def 
 			return l.read(cacheKey(id, name), reply)
 		}
 	}
-	return nil, store.NewError(store.CodePreconditionFailed, "the rate limit is changed by others all the time")
+	return nil, errContended()
 }
 
 // editTries is how often an edit begins anew because of another one, which has then succeeded.
@@ -220,15 +220,27 @@ func (l *Limits) expected(ctx context.Context, id *acl.Identity, name string, co
 		}
 		return "", store.NewError(store.CodePreconditionFailed, "there is no such rate limit")
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case cond.IfMatch != nil && (cond.IfMatch[0] == "*" || slices.Contains(cond.IfMatch, d.ETag)):
-		return strconv.FormatInt(d.Version, 10), nil
 	}
-	e := store.NewError(store.CodePreconditionFailed, "the rate limit has another definition than the condition asks for")
-	e.ETag = d.ETag
-	return "", e
+	return version(d), met(cond, d.ETag)
+}
+
+// version is the one of d, as the scripts want it.
+func version(d *Defined) string { return strconv.FormatInt(d.Version, 10) }
+
+// met says whether a condition holds for what has this ETag, and exists. Error: precondition_failed.
+func met(cond store.Condition, etag string) error {
+	if !cond.IfNoneMatch && (len(cond.IfMatch) == 0 || cond.IfMatch[0] == "*" || slices.Contains(cond.IfMatch, etag)) {
+		return nil
+	}
+	e := store.NewError(store.CodePreconditionFailed, "there is another one than the condition asks for")
+	e.ETag = etag
+	return e
+}
+
+func errContended() error {
+	return store.NewError(store.CodePreconditionFailed, "the rate limit is changed by others all the time")
 }
 
 // Delete removes a limit and its overrides. Errors: forbidden, limit_not_found, precondition_failed, and those of a command.
@@ -259,53 +271,7 @@ func (l *Limits) Delete(ctx context.Context, id *acl.Identity, name string, cond
 			return nil
 		}
 	}
-	return store.NewError(store.CodePreconditionFailed, "the rate limit is changed by others all the time")
-}
-
-// Override gives a subject rules of its own; nil takes them away, also if there are none. Errors: forbidden, limit_not_found,
-// validation_failed, and those of a command.
-func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject string, o *ratelimit.Override) error {
-	if err := store.Allow(id, commandDefine); err != nil {
-		return err
-	}
-	if err := ratelimit.CheckName(name); err != nil {
-		return err
-	}
-	if err := ratelimit.CheckSubject("path:subject", subject); err != nil {
-		return err
-	}
-	argv := []any{prefixOverride + subject, "", MaxOverrides}
-	if o != nil {
-		d, err := l.load(ctx, id, commandDefine, name, nil)
-		if err != nil {
-			return err
-		}
-		if err := o.Validate(&d.Definition); err != nil {
-			return err
-		}
-		text, err := json.Marshal(o)
-		if err != nil {
-			return store.NewError(store.CodeInternal, "").WithCause(err)
-		}
-		argv[1] = text
-		for other, was := range d.Overrides {
-			if at := was.ExpiresAt; !at.IsZero() && !l.Now().Before(at) {
-				argv = append(argv, prefixOverride+other)
-			}
-		}
-	}
-	reply, err := l.Redis.RunScript(ctx, id, commandDefine, scriptOverride, []string{definitionKey(id, name)}, argv...)
-	if err != nil {
-		return err
-	}
-	l.forget(cacheKey(id, name))
-	switch status(reply) {
-	case 0:
-		return errNone()
-	case 2:
-		return store.Invalid("path:subject", "the rate limit has "+strconv.Itoa(MaxOverrides)+" overrides, and may have no more")
-	}
-	return nil
+	return errContended()
 }
 
 // status is the first part of a script's reply; of a reply that has none it is nothing a script returns.

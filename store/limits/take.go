@@ -125,7 +125,7 @@ func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name s
 	}
 	lim := limit{Limit: ratelimit.Limit{Name: name, Definition: &d.Definition}, key: cacheKey(id, name), version: d.Version}
 	if o, ok := d.Overrides[r.Subject]; ok {
-		lim.Override = &o
+		lim.Override = &o.Override
 	}
 	return lim, nil
 }

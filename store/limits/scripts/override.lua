@@ -1,10 +1,11 @@
 -- Sets or removes an override. KEYS: 1 the hash of the limit, see load.lua. ARGV: 1 the field, 2 the override or '' to remove it, 3 the
--- most overrides, 4... fields of overrides that have expired and go.
--- Returns {0} if there is no such limit, {2} if there are too many, {1} when it is done.
+-- most overrides, 4 'any' or the version that must be there, 5... fields of overrides that have expired and go.
+-- Returns {0} if there is no such limit, {2} if there are too many, {3} if there is another version, {1} when it is done.
 local version = redis.call('HGET', KEYS[1], 'v')
 if not version then return {0} end
+if ARGV[4] ~= 'any' and ARGV[4] ~= version then return {3} end
 local gone = 0
-for i = 4, #ARGV do
+for i = 5, #ARGV do
   if ARGV[i] ~= ARGV[1] then gone = gone + redis.call('HDEL', KEYS[1], ARGV[i]) end
 end
 local full = false

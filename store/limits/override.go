@@ -1,0 +1,142 @@
+package limits
+
+import (
+	"context"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/ratelimit"
+)
+
+// Override is what one subject has instead of the definition, as it is stored.
+type Override struct {
+	ratelimit.Override
+	ETag string
+}
+
+// Over says whether it has expired: then it is as if there were none.
+func (o *Override) Over(now time.Time) bool { return !o.ExpiresAt.IsZero() && !now.Before(o.ExpiresAt) }
+
+// ShowOverride gives a subject's override as it is stored now. Errors: forbidden, validation_failed, limit_not_found, override_not_found,
+// and those of a command.
+func (l *Limits) ShowOverride(ctx context.Context, id *acl.Identity, name, subject string) (Override, error) {
+	if err := ratelimit.CheckSubject("path:subject", subject); err != nil {
+		return Override{}, err
+	}
+	d, err := l.Show(ctx, id, name)
+	if err != nil {
+		return Override{}, err
+	}
+	if o, ok := d.Overrides[subject]; ok && !o.Over(l.Now()) {
+		return o, nil
+	}
+	return Override{}, store.NewError(store.CodeOverrideNotFound, "the subject has no override")
+}
+
+// Override gives a subject rules of its own, and returns their ETag. Errors: forbidden, limit_not_found, precondition_failed,
+// validation_failed, and those of a command.
+func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject string, o ratelimit.Override, cond store.Condition) (etag string, err error) {
+	if err := mayOverride(id, name, subject); err != nil {
+		return "", err
+	}
+	for range editTries {
+		d, err := l.load(ctx, id, commandDefine, name, nil)
+		if err != nil {
+			return "", err
+		}
+		want, err := l.expectedOverride(d, subject, cond)
+		if err != nil {
+			return "", err
+		}
+		if err := o.Validate(&d.Definition); err != nil {
+			return "", err
+		}
+		text, err := json.Marshal(o)
+		if err != nil {
+			return "", store.NewError(store.CodeInternal, "").WithCause(err)
+		}
+		argv := []any{prefixOverride + subject, text, MaxOverrides, want}
+		for other, was := range d.Overrides {
+			if was.Over(l.Now()) {
+				argv = append(argv, prefixOverride+other)
+			}
+		}
+		if done, err := l.override(ctx, id, name, argv); done || err != nil {
+			return store.ETag(text), err
+		}
+	}
+	return "", errContended()
+}
+
+// DeleteOverride takes a subject's own rules away, also if there are none, unless there is a condition. Errors: as Override.
+func (l *Limits) DeleteOverride(ctx context.Context, id *acl.Identity, name, subject string, cond store.Condition) error {
+	if err := mayOverride(id, name, subject); err != nil {
+		return err
+	}
+	for range editTries {
+		want := "any"
+		if cond.IfMatch != nil {
+			d, err := l.load(ctx, id, commandDefine, name, nil)
+			if err != nil {
+				return err
+			}
+			if want, err = l.expectedOverride(d, subject, cond); err != nil {
+				return err
+			}
+		}
+		if done, err := l.override(ctx, id, name, []any{prefixOverride + subject, "", MaxOverrides, want}); done || err != nil {
+			return err
+		}
+	}
+	return errContended()
+}
+
+func mayOverride(id *acl.Identity, name, subject string) error {
+	if err := store.Allow(id, commandDefine); err != nil {
+		return err
+	}
+	if err := ratelimit.CheckName(name); err != nil {
+		return err
+	}
+	if err := ratelimit.CheckSubject("path:subject", subject); err != nil {
+		return err
+	}
+	return nil
+}
+
+// expectedOverride is the version of the limit that must be there for the condition to hold, as the script wants it. A condition is
+// about the override, the version about all of them: who loses to the change of another one begins anew.
+func (l *Limits) expectedOverride(d *Defined, subject string, cond store.Condition) (string, error) {
+	if !cond.IfNoneMatch && len(cond.IfMatch) == 0 {
+		return "any", nil
+	}
+	o, ok := d.Overrides[subject]
+	switch {
+	case ok && !o.Over(l.Now()):
+		return version(d), met(cond, o.ETag)
+	case cond.IfNoneMatch:
+		return version(d), nil
+	}
+	return "", store.NewError(store.CodePreconditionFailed, "the subject has no override")
+}
+
+// override runs the script. It is not done if the limit has another version than it must have.
+func (l *Limits) override(ctx context.Context, id *acl.Identity, name string, argv []any) (done bool, err error) {
+	reply, err := l.Redis.RunScript(ctx, id, commandDefine, scriptOverride, []string{definitionKey(id, name)}, argv...)
+	if err != nil {
+		return false, err
+	}
+	l.forget(cacheKey(id, name))
+	switch status(reply) {
+	case 0:
+		return false, errNone()
+	case 1:
+		return true, nil
+	case 2:
+		return false, store.Invalid("path:subject", "the rate limit has "+strconv.Itoa(MaxOverrides)+" overrides, and may have no more")
+	}
+	return false, nil
+}
