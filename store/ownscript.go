@@ -39,7 +39,7 @@ func (s *Store) RunShared(ctx context.Context, cluster string, sc *Script, keys 
 		return nil, err
 	}
 	retries := max(s.cfg.Retries.Write, 0)
-	return c.runScript(ctx, mustRow("RATELIMIT|TAKE"), retries, number, sc.script, args, flat)
+	return c.runScriptBy(ctx, c.evaluateShared, rowTake, retries, number, sc.script, args, flat)
 }
 
 // words are the words of EVALSHA, and the slot of keys. Error: keys of two slots.

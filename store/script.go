@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/pipe"
 	"github.com/slotgate/slotgate/store/slot"
 )
 
@@ -162,16 +163,23 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 
 // runScript sends EVALSHA, whose arguments args are, to the primary of a slot until its reply is final, and EVAL where the node does not know
 // the script. sound says whether a reply is one that the script has.
-func (c *cluster) runScript(ctx context.Context, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (reply scriptReply, err error) {
+func (c *cluster) runScript(ctx context.Context, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (scriptReply, error) {
+	return c.runScriptBy(ctx, c.evaluate, r, retries, number, sc, args, sound)
+}
+
+// sender sends a script to a node, once, and follows redirects.
+type sender func(ctx context.Context, w *way, args []any) (any, error)
+
+func (c *cluster) runScriptBy(ctx context.Context, send sender, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (reply scriptReply, err error) {
 	err = c.try(ctx, r, retries, func() (*way, error) {
 		w, e := c.wayTo(ctx, number)
 		if e != nil {
 			return nil, e
 		}
-		val, e := c.evaluate(ctx, w, args)
+		val, e := send(ctx, w, args)
 		if redis.HasErrorPrefix(e, "NOSCRIPT") {
 			args[0], args[1] = "EVAL", sc.source
-			val, e = c.evaluate(ctx, w, args)
+			val, e = send(ctx, w, args)
 		}
 		if e != nil {
 			c.doubt(number)
@@ -194,11 +202,28 @@ func asReply(val any) scriptReply {
 	return reply
 }
 
-// evaluate sends a script to a node, once, and follows redirects. It does not leave all to the client that follows them: that one
+// evaluate is a sender for scripts of callers, whose work may grow with their values. It does not leave all to the client that follows them: that one
 // (go-redis v9.23.0, ClusterClient.process) also repeats READONLY, without a pause and whatever NoRetry says.
 func (c *cluster) evaluate(ctx context.Context, w *way, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	err := w.node.Process(ctx, cmd)
+	if redirected(err) {
+		c.reload(ctx)
+		cmd = onceCmd{redis.NewCmd(ctx, args...)}
+		err = c.client.Process(ctx, cmd)
+	}
+	return cmd.Val(), err
+}
+
+// evaluateShared is a sender for scripts that are short: they go with the commands of others.
+func (c *cluster) evaluateShared(ctx context.Context, w *way, args []any) (any, error) {
+	cmd := onceCmd{redis.NewCmd(ctx, args...)}
+	e := pipe.NewEntry()
+	e.Cmds = append(e.Cmds, cmd)
+	if err := w.do(ctx, e, true); err != nil {
+		return nil, err
+	}
+	err := cmd.Err()
 	if redirected(err) {
 		c.reload(ctx)
 		cmd = onceCmd{redis.NewCmd(ctx, args...)}

@@ -84,6 +84,7 @@ var (
 	rowObject      = mustRow("OBJECT")
 	rowMemory      = mustRow("MEMORY")
 	rowScan        = mustRow("SCAN")
+	rowTake        = mustRow("RATELIMIT|TAKE")
 )
 
 func makeTable(rows []row) map[string]*row {

@@ -21,8 +21,9 @@ const (
 
 // Allowance is this gateway's part in one limit. It is safe for concurrent use.
 type Allowance struct {
-	pool *Pool
-	name string
+	pool  *Pool
+	name  string
+	peers *peers
 
 	// What a take reads and changes. position is explained at the package; of the tokens that are held, all die at dies. A take may leave
 	// floor at the least, and draws more below low.
@@ -58,6 +59,7 @@ type Allowance struct {
 	askAt   int64 // when it is asked again
 	probe   int64 // tokens to ask for then, if nothing else is needed
 	local   ratelimit.One
+	localOf int64 // local keeps the rule for one of so many gateways; 0 = none yet
 }
 
 // waiter is a take that waits for Redis.
@@ -66,8 +68,8 @@ type waiter struct {
 	decision chan Decision // has room for one
 }
 
-func newAllowance(p *Pool, name string, t *terms) *Allowance {
-	a := &Allowance{pool: p, name: name}
+func newAllowance(p *Pool, name string, t *terms, g *peers) *Allowance {
+	a := &Allowance{pool: p, name: name, peers: g}
 	a.adapt(t, p.Now())
 	return a
 }
@@ -76,11 +78,7 @@ func newAllowance(p *Pool, name string, t *terms) *Allowance {
 func (a *Allowance) adapt(t *terms, now int64) {
 	a.terms.Store(t)
 	a.refused, a.pause = 0, 0
-	a.local = ratelimit.One{}
-	a.local.Set(t.part(int64(a.pool.cfg.Gateways)))
-	if t.Mode == Alone {
-		a.local.Set(t.Rule)
-	}
+	a.local, a.localOf = ratelimit.One{}, 0
 	a.remained.Store(t.most)
 	a.saidAt.Store(now)
 	a.windowEnds.Store(0)
@@ -99,7 +97,7 @@ func (a *Allowance) change(l Limit) {
 
 // bound computes between what bounds position may be. a.mu is held.
 func (a *Allowance) bound(t *terms) {
-	share := t.share(int64(a.pool.cfg.Gateways))
+	share := t.share(a.peers.known.Load())
 	a.credit = (share + 1) / 2
 	a.hold = share - a.credit
 	a.open(t)
@@ -358,6 +356,7 @@ func (a *Allowance) GiveBack(d Decision, n int64) {
 	}
 	t := a.terms.Load()
 	if t.Mode == Alone || d.Unasked {
+		a.keepLocally(t)
 		a.local.Refund(a.pool.Now()/1000, n)
 		return
 	}

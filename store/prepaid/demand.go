@@ -1,6 +1,9 @@
 package prepaid
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// ahead is how long what is held shall last, twice: a draw takes a fraction of it.
@@ -28,7 +31,7 @@ func (d *demand) taken(p int64) int64 { return d.total + d.mark - p }
 func (d *demand) measure(now, p int64) {
 	elapsed := max(float64(now-d.since), float64(time.Millisecond))
 	used := max(float64(d.spent+d.mark-p), 0)
-	weight := elapsed / (elapsed + float64(smooth))
+	weight := 1 - math.Exp(-elapsed/float64(smooth))
 	d.rate += weight * (used/elapsed - d.rate)
 	d.total = d.taken(p)
 	d.since, d.mark, d.spent = now, p, 0

@@ -221,7 +221,7 @@ func (a *Allowance) refuse(t *terms, now, least int64, g ratelimit.Grant) {
 		retry = t.perToken
 	}
 	chunk := max((a.hold+a.credit)*t.perToken, 1)
-	a.pause = min(max(chunk, 2*a.pause), chunk*int64(a.pool.cfg.Gateways), longestPause)
+	a.pause = min(max(chunk, 2*a.pause), chunk*a.peers.number(), longestPause)
 	if t.Mode != Prepaid {
 		a.pause = 0
 	}

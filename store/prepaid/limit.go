@@ -100,10 +100,10 @@ func newTerms(l Limit) *terms {
 	return t
 }
 
-// share is how many tokens this gateway may hold or owe; 0 = each take must ask. Not more than a quarter of what can be taken at once:
+// share is how many tokens one of so many gateways may hold or owe; 0 = each take must ask, as if there are 0 = nobody knows how many. Not more than a quarter of what can be taken at once:
 // a small burst is there to be kept.
 func (t *terms) share(gateways int64) int64 {
-	if t.Mode != Prepaid {
+	if t.Mode != Prepaid || gateways == 0 {
 		return 0
 	}
 	total := t.Rule.Limit/100*Slack + t.Rule.Limit%100*Slack/100

@@ -26,10 +26,11 @@ func TestMain(m *testing.M) {
 
 // world is a Redis of the model and a clock, for the gateways of one test.
 type world struct {
-	mu     sync.Mutex
-	now    int64 // ns
-	limits map[string]*ratelimit.One
-	down   error
+	mu       sync.Mutex
+	now      int64 // ns
+	limits   map[string]*ratelimit.One
+	down     error
+	gateways int64
 	// What has happened.
 	takes, refunds  int
 	charged, undone int64
@@ -119,4 +120,11 @@ func (w *world) live(t testing.TB, gateways int) *Pool {
 	p := New(Config{Redis: w, Now: w.clock, Gateways: gateways, Timeout: 5 * time.Second})
 	t.Cleanup(p.Close)
 	return p
+}
+
+// Meet implements Redis.
+func (w *world) Meet(context.Context, string, string, bool) (int64, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.gateways, w.down
 }

@@ -30,13 +30,16 @@ type Redis interface {
 	Take(ctx context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error)
 	// Refund gives tokens back.
 	Refund(ctx context.Context, l *Limit, n int64) error
+	// Meet says how many gateways there are in a cluster, the one of this name included unless it leaves.
+	Meet(ctx context.Context, cluster, name string, leave bool) (int64, error)
 }
 
 // Config is what a Pool needs. Zero fields mean the defaults beside them.
 type Config struct {
 	Redis   Redis         // nil = all limits are kept as in mode Alone
 	Timeout time.Duration // the longest wait of a request; 0 = DefaultTimeout
-	// Gateways is how many gateways share the limits; 0 = 1. Too small a number lets through more: each takes the share of a larger part.
+	// Gateways is how many gateways share the limits; 0 = they count each other in each cluster. Then a gateway holds nothing for its first
+	// three seconds, and one that goes is missed for ten. Too small a number lets through more: each takes the share of a larger part.
 	Gateways int
 	// Now is the clock of all takes, in nanoseconds since any moment; it never goes back. nil = one of the pool's own, see Pool.Now.
 	Now func() int64
@@ -45,11 +48,14 @@ type Config struct {
 
 // Pool has the allowances of one gateway. It is safe for concurrent use.
 type Pool struct {
-	cfg     Config
-	ctx     context.Context //nolint:containedctx // of the work in the background, which ends with the pool
-	stop    context.CancelFunc
-	draws   sync.WaitGroup
+	name  string // among the gateways
+	cfg   Config
+	ctx   context.Context //nolint:containedctx // of the work in the background, which ends with the pool
+	stop  context.CancelFunc
+	draws sync.WaitGroup
+	// sweeper is what goes on until Close, which ends it before the draws.
 	sweeper struct {
+		ctx  context.Context //nolint:containedctx // as above
 		stop context.CancelFunc
 		done sync.WaitGroup
 	}
@@ -58,15 +64,14 @@ type Pool struct {
 
 	mu     sync.Mutex
 	byKey  map[string]*Allowance
+	peers  map[string]*peers // by cluster
 	closed bool
 }
 
 // New makes a pool. Close must be called.
 func New(cfg Config) *Pool {
 	p := newPool(cfg)
-	ctx, stop := context.WithCancel(p.ctx)
-	p.sweeper.stop = stop
-	p.sweeper.done.Go(func() { alive.Loop(ctx, p.cfg.Log, "limits drawn ahead", p.sweeping) })
+	p.sweeper.done.Go(func() { alive.Loop(p.sweeper.ctx, p.cfg.Log, "limits drawn ahead", p.sweeping) })
 	return p
 }
 
@@ -82,9 +87,9 @@ func newPool(cfg Config) *Pool {
 		began := time.Now()
 		cfg.Now = func() int64 { return int64(time.Since(began)) }
 	}
-	cfg.Gateways = max(cfg.Gateways, 1)
-	p := &Pool{cfg: cfg, byKey: map[string]*Allowance{}}
+	p := &Pool{cfg: cfg, name: newName(), byKey: map[string]*Allowance{}, peers: map[string]*peers{}}
 	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.sweeper.ctx, p.sweeper.stop = context.WithCancel(p.ctx)
 	p.start = p.goes
 	return p
 }
@@ -117,13 +122,13 @@ func (p *Pool) add(name string, l Limit) *Allowance {
 	switch {
 	case a != nil: // made meanwhile; who made it knows the limit as well
 	case len(p.byKey) < maxAllowances || l.Mode == Alone:
-		a = newAllowance(p, name, newTerms(l))
+		a = newAllowance(p, name, newTerms(l), p.of(l.Cluster))
 		p.byKey[name] = a
 	default:
 		if l.Mode == Prepaid {
 			l.Mode = Exact
 		}
-		a = newAllowance(p, name, newTerms(l))
+		a = newAllowance(p, name, newTerms(l), p.of(l.Cluster))
 	}
 	return a
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // NewRedis keeps limits in the clusters of a store.
-func NewRedis(s *store.Store) Redis { return clusters{ratelimit.New(runner{s})} }
+func NewRedis(s *store.Store) Redis { return clusters{s, ratelimit.New(runner{s})} }
 
 // runner runs the script of rate limits for the gateway itself: of the identity it needs the cluster alone.
 type runner struct{ store *store.Store }
@@ -21,7 +21,10 @@ func (r runner) RunLimit(ctx context.Context, id *acl.Identity, _ acl.Access, sc
 	return r.store.RunShared(ctx, id.App.Cluster, sc, keys, argv)
 }
 
-type clusters struct{ limiter *ratelimit.Limiter }
+type clusters struct {
+	store   *store.Store
+	limiter *ratelimit.Limiter
+}
 
 // gateway is who asks: no app.
 func gateway(cluster string) *acl.Identity { return &acl.Identity{App: &acl.App{Cluster: cluster}} }
