@@ -24,7 +24,7 @@ type busy struct {
 // figure holds for the commands that come from then on; 0 ends it, and answers at once what still waits.
 //
 // A command reaches the server at once, and its reply is what is held back until its turn is over. Turns are reckoned, not slept through, so
-// that the rate is exact even where a machine wakes up late; a single reply may then be late by a millisecond or two.
+// that the rate is exact even where a machine wakes up late.
 func (p *Proxy) Busy(each time.Duration) {
 	p.change(func() {
 		if p.busy.each = each; each == 0 {
@@ -55,6 +55,9 @@ func (p *Proxy) turn(command string, now time.Time) time.Time {
 	return p.busy.free
 }
 
+// exactly is how long before its time a reply is waited for without a timer, which could come too late.
+const exactly = 2 * time.Millisecond
+
 // awaitTurn returns when a turn is over or none are taken any more, or false when done is closed first.
 func (p *Proxy) awaitTurn(due time.Time, done <-chan struct{}) bool {
 	for {
@@ -65,8 +68,12 @@ func (p *Proxy) awaitTurn(due time.Time, done <-chan struct{}) bool {
 		if idle || wait <= 0 {
 			return true
 		}
+		if wait <= exactly {
+			sleepExactly(wait)
+			continue
+		}
 		select {
-		case <-time.After(wait):
+		case <-time.After(wait - exactly):
 		case <-changed:
 		case <-done:
 			return false
