@@ -14,11 +14,11 @@ import (
 type phase struct {
 	name    string
 	streams []stream
-	tallies []*tally // in the order of the streams
-	seconds float64  // without the lead-in
-	memory  int64    // the most that the gateway held, in bytes
-	cores   float64  // that the gateway used
-	asked   int      // commands that the shards were asked for, the lead-in included
+	tallies []*tally   // in the order of the streams
+	seconds float64    // without the lead-in
+	memory  int64      // the most that the gateway held, in bytes
+	cores   [2]float64 // that the gateway used, and generator, proxies and shards together
+	asked   int        // commands that the shards were asked for, the lead-in included
 
 	acked, lost, wrong int // writes that were acknowledged, of these not there; and there although refused
 }
@@ -104,9 +104,13 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// broken counts what must never be, the lead-in included: answers with 500, and requests without one.
-func (p *phase) broken() (n int64) {
-	for _, t := range p.tallies {
+// broken counts what must never be, the lead-in included: answers with 500, requests without an answer, and those that were not sent because
+// all connections waited. is says of which streams; nil: of all.
+func (p *phase) broken(is func(stream) bool) (n int64) {
+	for i, t := range p.tallies {
+		if is != nil && !is(p.streams[i]) {
+			continue
+		}
 		for _, fates := range []map[string]*fate{t.Lead, t.Rest} {
 			for kind, f := range fates {
 				if strings.HasPrefix(kind, "500") || kind == noReply || kind == unsent {
@@ -135,9 +139,9 @@ func (p *phase) String() string {
 	for _, t := range p.tallies {
 		redials += t.Redials
 	}
-	text := fmt.Sprintf("%s: %d requests, %.0f/s done, p50 %s, p99 %s; %d refused, p99 %s; others %s; %d MB, %.2f cores, %d commands; the generator late by %s at p99, %d redials",
+	text := fmt.Sprintf("%s: %d requests, %.0f/s done, p50 %s, p99 %s; %d refused, p99 %s; others %s; %d MB, %.2f cores and %.2f, %d commands; the generator late by %s at p99, %d redials",
 		p.name, all.requests, float64(all.done)/p.seconds, ms(all.doneIn.quantile(.5)), ms(all.p99()), all.refused, ms(all.refusedIn.quantile(.99)),
-		all.words(), p.memory>>20, p.cores, p.asked, ms(all.late.quantile(.99)), redials)
+		all.words(), p.memory>>20, p.cores[0], p.cores[1], p.asked, ms(all.late.quantile(.99)), redials)
 	if p.acked > 0 {
 		text += fmt.Sprintf("; %d writes acked, %d lost, %d there although refused", p.acked, p.lost, p.wrong)
 	}

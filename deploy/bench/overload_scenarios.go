@@ -35,9 +35,10 @@ const (
 	mostRefusal    = 5 * time.Millisecond
 	mostByQuota    = 1.10 // p99 of others, times that without the flood
 	mostErrors     = 0.0001
-	mostByShard    = 1.05 // p99 of others, times that with all shards well
-	leastByShard   = 0.95 // throughput of others
-	leastByBatches = 0.99 // of small requests, done beside batches
+	leastCritical  = 0.999 // of critical requests, done where there is room
+	mostByShard    = 1.05  // p99 of others, times that with all shards well
+	leastByShard   = 0.95  // throughput of others
+	leastByBatches = 0.99  // of small requests, done beside batches
 )
 
 // reference is the load, in shares of peak, that admitted requests are compared with.
@@ -98,7 +99,7 @@ func loadRow(p *phase, protection string, load float64, calm time.Duration, shor
 		Critical: class(acl.Critical), Normal: class(acl.Normal), Bulk: class(acl.Bulk),
 		P50MS: millis(all.doneIn.quantile(.5)), P99MS: millis(all.p99()), OfReference: ratio(float64(all.p99()), float64(calm)),
 		Refused: all.refused, RefusedP99MS: millis(all.refusedIn.quantile(.99)), Others: all.words(),
-		MemoryMB: mega(p.memory), Cores: p.cores, LateP99MS: millis(all.late.quantile(.99)), Acked: p.acked, Lost: p.lost, Wrong: p.wrong,
+		MemoryMB: mega(p.memory), Cores: p.cores[0], OtherCores: p.cores[1], LateP99MS: millis(all.late.quantile(.99)), Acked: p.acked, Lost: p.lost, Wrong: p.wrong,
 	}
 	if protection != "on" {
 		return row
@@ -113,8 +114,8 @@ func loadRow(p *phase, protection string, load float64, calm time.Duration, shor
 		least = leastCounted
 	}
 	miss(goodput < least*possible*peak, "goodput under %.0f %% of what is possible", least*100)
-	miss(load <= reference && float64(all.refused) > mostErrors*float64(all.requests), "refusals where there is room")
-	miss(p.broken() > 0, "%d requests with 500 or without an answer", p.broken())
+	miss(load < 1 && row.Critical < leastCritical, "critical requests refused where there is room")
+	miss(p.broken(nil) > 0, "%d requests with 500 or without an answer", p.broken(nil))
 	miss(all.others() > 0, "answers that are no refusal: %s", all.words())
 	miss(p.lost > 0, "%d acknowledged writes lost", p.lost)
 	miss(p.wrong > 0, "%d refused writes applied", p.wrong)
@@ -143,7 +144,7 @@ func (t *site) quota(ctx context.Context, found *overloadResults) error {
 	slower := ratio(float64(now.p99()), float64(before.p99()))
 	failed := float64(now.requests-now.done) / float64(max(now.requests, 1))
 	granted := float64(own.done) / secondsOf(flood)
-	counts := failed <= mostErrors && own.others() == 0 && brokenIn(calm, flood) == 0 && granted <= 1.1*quota && granted >= .9*quota
+	counts := failed <= mostErrors && own.others() == 0 && brokenIn(nil, calm, flood) == 0 && granted <= 1.1*quota && granted >= .9*quota
 	found.Checks = append(found.Checks, overloadCheck{
 		Done: fmt.Sprintf("one app asks for %d times its quota of %d/s, the others for 40 %% of peak", times, quota),
 		Counted: fmt.Sprintf("others: %d requests, %d not done (%s), p99 %s, before %s (**%.2fx**); the app got %.0f/s, its refusals p99 %s, else %s",
@@ -169,7 +170,7 @@ func (t *site) slowShard(ctx context.Context, found *overloadResults) error {
 	healthy := func(s stream) bool { return len(s.on) > 1 }
 	calm, now, own := sumOf(before, healthy), sumOf(after, healthy), sumOf(after, func(s stream) bool { return !healthy(s) })
 	slower, through := ratio(float64(now.p99()), float64(calm.p99())), ratio(float64(now.done), float64(calm.done))
-	counts := through >= leastByShard && brokenIn(before, after) == 0 && now.others() == 0 && now.refused == 0
+	counts := through >= leastByShard && brokenIn(healthy, before, after) == 0 && now.others() == 0 && now.refused == 0
 	found.Checks = append(found.Checks, overloadCheck{
 		Done: "one of three shards takes ten times as long for each command, all at 50 % before",
 		Counted: fmt.Sprintf("others: %d requests, %d refused, else %s, throughput **%.3fx**, p99 %s, before %s (**%.2fx**); its own: %.0f/s done of %.0f/s possible, p99 %s, %d refused, p99 %s, else %s",
@@ -195,7 +196,7 @@ func (t *site) batches(ctx context.Context, found *overloadResults) error {
 	is := func(s stream) bool { return s.app != batch }
 	calm, now, own := sumOf(before, is), sumOf(after, is), sumOf(after, func(s stream) bool { return !is(s) })
 	left := peak - float64(now.done)/secondsOf(after)
-	counts := now.share() >= leastByBatches && now.others() == 0 && brokenIn(before, after) == 0 && own.items > 0
+	counts := now.share() >= leastByBatches && now.others() == 0 && brokenIn(nil, before, after) == 0 && own.items > 0
 	found.Checks = append(found.Checks, overloadCheck{
 		Done: fmt.Sprintf("two mget and one mset of %d keys a second, 150 %% of peak, beside small requests for 40 %% of it", batchKeys),
 		Counted: fmt.Sprintf("small: %d requests, **%.2f %%** done, %d refused, else %s, p99 %s, alone %s; batches: %.0f items/s done of %.0f/s left, %d refused whole, else %s",
@@ -257,11 +258,11 @@ func secondsOf(phases []*phase) (s float64) {
 	return s
 }
 
-// brokenIn counts what must never be, in all phases: 500, no answer, writes lost or applied although refused; memory over the ceiling counts
-// as one.
-func brokenIn(phases ...[]*phase) (n int64) {
+// brokenIn counts what must never be, in all phases: of some streams what broken counts; of all, writes lost or applied although refused, and
+// phases with memory over the ceiling.
+func brokenIn(is func(stream) bool, phases ...[]*phase) (n int64) {
 	for _, p := range slices.Concat(phases...) {
-		n += p.broken() + int64(p.lost+p.wrong)
+		n += p.broken(is) + int64(p.lost+p.wrong)
 		if p.memory > ceiling {
 			n++
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -275,10 +276,10 @@ func ledgerKeys(rate float64, d time.Duration) int { return int(rate*d.Seconds()
 
 func (t *site) ledgerKey(i int) string { return fmt.Sprintf("w%d-%d", t.phases, i) }
 
-// open connects a stream: as many connections as its requests need when each takes an eighth of a second, some more for slow streams, and not
-// so many that connections are what is measured.
+// open connects a stream: as many connections as it needs when every request takes as long as the gateway lets it live, but no more than 250,
+// above which the connections themselves would be what is measured.
 func (t *site) open(ctx context.Context, s stream, d time.Duration) error {
-	o := order{Do: "open", Row: s.name(), Addrs: []string{t.gateway.addr}, Conns: int(min(max(s.rate/8, 48), 400)), Requests: t.requests(s, d)}
+	o := order{Do: "open", Row: s.name(), Addrs: []string{t.gateway.addr}, Conns: int(min(max(s.rate*1.2, 48), 250)), Requests: t.requests(s, d)}
 	if isBatch(s.op) {
 		o.Keep, o.Conns = keptBody, 16
 	} else {
@@ -334,10 +335,13 @@ func (t *site) phase(ctx context.Context, name string, lead, d time.Duration, sl
 		o.Flows = append(o.Flows, flow{Row: s.name(), Rate: s.rate, Seed: t.o.Seed*100 + uint64(i), Ledger: s.ledger})
 	}
 	stop := t.watchMemory()
-	before, err1 := cpuTime(t.gateway.pids())
+	before, err1 := t.usage()
 	r, err2 := t.load.do(ctx, o)
-	after, err3 := cpuTime(t.gateway.pids())
-	ph := &phase{name: name, streams: streams, tallies: r.Flows, seconds: d.Seconds(), memory: stop(), cores: (after - before).Seconds() / (lead + d).Seconds()}
+	after, err3 := t.usage()
+	ph := &phase{name: name, streams: streams, tallies: r.Flows, seconds: d.Seconds(), memory: stop()}
+	for i := range ph.cores {
+		ph.cores[i] = (after[i] - before[i]).Seconds() / r.Elapsed.Seconds()
+	}
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
@@ -356,6 +360,15 @@ func (t *site) phase(ctx context.Context, name string, lead, d time.Duration, sl
 	}
 	t.say("%s", ph)
 	return ph, nil
+}
+
+// usage is the CPU time so far of the gateway, and of everything else that the suite runs.
+func (t *site) usage() (used [2]time.Duration, err error) {
+	if used[0], err = cpuTime(t.gateway.pids()); err != nil {
+		return used, err
+	}
+	used[1], err = cpuTime(slices.Concat(t.load.pids(), t.clusterPIDs(), []int{os.Getpid()}))
+	return used, err
 }
 
 // compare looks for what a ledger's writes should have left in Redis.

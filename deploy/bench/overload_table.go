@@ -39,7 +39,8 @@ type overloadLoad struct {
 	RefusedP99MS float64  `json:"refused_p99_ms"`
 	Others       string   `json:"others"` // neither done nor refused
 	MemoryMB     float64  `json:"memory_mb"`
-	Cores        float64  `json:"cores"` // that the gateway used
+	Cores        float64  `json:"cores"`       // that the gateway used
+	OtherCores   float64  `json:"other_cores"` // that generator, proxies and shards used together
 	LateP99MS    float64  `json:"late_p99_ms"`
 	Acked        int      `json:"acked"`
 	Lost         int      `json:"lost"`

@@ -35,20 +35,20 @@ func TestALoadMissesItsTarget(t *testing.T) {
 		calm  time.Duration
 		miss  string // empty: nothing is missed
 	}{
-		"when all is done":                         {load: 1, kinds: map[string]int64{"2xx": 2000}},
-		"when what is too much is refused":         {load: 2, kinds: map[string]int64{"2xx": 2000, full: 2000}, alter: quickly},
-		"when too little is done":                  {load: 2, kinds: map[string]int64{"2xx": 1700, full: 2300}, alter: quickly, miss: "goodput under 90 %"},
-		"when it refuses although there is room":   {load: .8, kinds: map[string]int64{"2xx": 1590, full: 10}, alter: quickly, miss: "refusals where there is room"},
-		"when it answers with 500":                 {load: 2, kinds: map[string]int64{"2xx": 1990, "500 internal unknown": 1}, miss: "1 requests with 500"},
-		"when a request gets no answer":            {load: 2, kinds: map[string]int64{"2xx": 1990, noReply: 1}, miss: "1 requests with 500 or without an answer"},
-		"when it answers too late":                 {load: 2, kinds: map[string]int64{"2xx": 1990, "504 backend_timeout -": 3}, miss: "answers that are no refusal: 504 backend_timeout: 3"},
-		"when a refusal does not say until when":   {load: 2, kinds: map[string]int64{"2xx": 1990, full + " without Retry-After": 3}, miss: "no refusal"},
-		"when a refusal does not know what it did": {load: 2, kinds: map[string]int64{"2xx": 1990, "503 overloaded unknown": 3}, miss: "no refusal"},
-		"when a write is lost":                     {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.lost = 1 }, miss: "1 acknowledged writes lost"},
-		"when a refused write was done":            {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.wrong = 1 }, miss: "1 refused writes applied"},
-		"when it takes too much memory":            {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.memory = ceiling + 1 }, miss: "memory over 256 MB"},
-		"when what is done takes too long":         {load: 1, kinds: map[string]int64{"2xx": 2000}, calm: 4 * time.Millisecond, miss: "p99 over 2 times"},
-		"when it refuses slowly":                   {load: 2, kinds: map[string]int64{"2xx": 2000, full: 2000}, miss: "refusals later than 5.0 ms"},
+		"when all is done":                           {load: 1, kinds: map[string]int64{"2xx": 2000}},
+		"when what is too much is refused":           {load: 2, kinds: map[string]int64{"2xx": 2000, full: 2000}, alter: quickly},
+		"when too little is done":                    {load: 2, kinds: map[string]int64{"2xx": 1700, full: 2300}, alter: quickly, miss: "goodput under 90 %"},
+		"when critical is refused and there is room": {load: .8, kinds: map[string]int64{"2xx": 1590, full: 10}, alter: quickly, miss: "critical requests refused"},
+		"when it answers with 500":                   {load: 2, kinds: map[string]int64{"2xx": 1990, "500 internal unknown": 1}, miss: "1 requests with 500"},
+		"when a request gets no answer":              {load: 2, kinds: map[string]int64{"2xx": 1990, noReply: 1}, miss: "1 requests with 500 or without an answer"},
+		"when it answers too late":                   {load: 2, kinds: map[string]int64{"2xx": 1990, "504 backend_timeout -": 3}, miss: "answers that are no refusal: 504 backend_timeout: 3"},
+		"when a refusal does not say until when":     {load: 2, kinds: map[string]int64{"2xx": 1990, full + " without Retry-After": 3}, miss: "no refusal"},
+		"when a refusal does not know what it did":   {load: 2, kinds: map[string]int64{"2xx": 1990, "503 overloaded unknown": 3}, miss: "no refusal"},
+		"when a write is lost":                       {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.lost = 1 }, miss: "1 acknowledged writes lost"},
+		"when a refused write was done":              {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.wrong = 1 }, miss: "1 refused writes applied"},
+		"when it takes too much memory":              {load: 1, kinds: map[string]int64{"2xx": 2000}, alter: func(p *phase) { p.memory = ceiling + 1 }, miss: "memory over 256 MB"},
+		"when what is done takes too long":           {load: 1, kinds: map[string]int64{"2xx": 2000}, calm: 4 * time.Millisecond, miss: "p99 over 2 times"},
+		"when it refuses slowly":                     {load: 2, kinds: map[string]int64{"2xx": 2000, full: 2000}, miss: "refusals later than 5.0 ms"},
 		"when bulk is served and critical is not": {load: 2, kinds: map[string]int64{"2xx": 4000}, alter: func(p *phase) {
 			p.tallies[0].count(full, false, time.Millisecond, 0)
 			p.tallies[0].Rest[full].Count = 1000
