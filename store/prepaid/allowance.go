@@ -50,10 +50,10 @@ type Allowance struct {
 	demand       demand
 	chunks       chunks
 
-	refusedAt, refusedUntil int64 // a refusal: when it was, how long it is believed
-	refused                 int64 // the least that is refused until then; 0 = nothing is
-	retryAt                 int64 // when the refusal ends by itself, Redis says
-	pause                   int64 // the last wait between refusals
+	refusedUntil int64 // how long a refusal is believed
+	refused      int64 // the least that is refused until then; 0 = nothing is
+	retryAt      int64 // when the refusal ends by itself, Redis says
+	pause        int64 // the last wait between refusals
 
 	failing bool  // Redis did not answer
 	askAt   int64 // when it is asked again

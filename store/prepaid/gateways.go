@@ -33,7 +33,7 @@ var scriptMeet = store.NewScript(meetSource)
 // meetKey is beside the tags of all namespaces, which have a slash.
 const meetKey = "slotgate:g:{gateways}"
 
-// Meet implements Redis.
+// Meet implements Place.
 func (c clusters) Meet(ctx context.Context, cluster, name string, leave bool) (int64, error) {
 	mode := "stay"
 	if leave {
@@ -100,9 +100,13 @@ func (p *Pool) of(cluster string) *peers {
 	}
 	g := &peers{cluster: cluster}
 	p.peers[cluster] = g
-	if g.known.Store(int64(p.cfg.Gateways)); p.cfg.Gateways == 0 && p.cfg.Redis != nil && !p.closed {
+	place, ok := p.cfg.Redis.(Place)
+	switch {
+	case p.cfg.Gateways > 0 || !ok:
+		g.known.Store(int64(max(p.cfg.Gateways, 1)))
+	case !p.closed:
 		p.sweeper.done.Go(func() {
-			alive.Loop(p.sweeper.ctx, p.cfg.Log, "counting gateways", func(ctx context.Context) { p.meeting(ctx, g) })
+			alive.Loop(p.sweeper.ctx, p.cfg.Log, "counting gateways", func(ctx context.Context) { p.meeting(ctx, place, g) })
 		})
 	}
 	return g
@@ -116,26 +120,26 @@ func (p *Pool) Gateways(cluster string) int {
 }
 
 // meeting runs until ctx ends.
-func (p *Pool) meeting(ctx context.Context, g *peers) {
+func (p *Pool) meeting(ctx context.Context, place Place, g *peers) {
 	tick := time.NewTicker(meetEvery)
 	defer tick.Stop()
 	for {
-		p.meet(ctx, g)
+		p.meet(ctx, place, g)
 		select {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(p.ctx, meetFor)
 			defer cancel()
-			_, _ = p.cfg.Redis.Meet(ctx, g.cluster, p.name, true)
+			_, _ = place.Meet(ctx, g.cluster, p.name, true)
 			return
 		case <-tick.C:
 		}
 	}
 }
 
-func (p *Pool) meet(ctx context.Context, g *peers) {
+func (p *Pool) meet(ctx context.Context, place Place, g *peers) {
 	ctx, cancel := context.WithTimeout(ctx, meetFor)
 	defer cancel()
-	if n, err := p.cfg.Redis.Meet(ctx, g.cluster, p.name, false); err == nil {
+	if n, err := place.Meet(ctx, g.cluster, p.name, false); err == nil {
 		g.met(p.Now(), n)
 	}
 }

@@ -122,7 +122,7 @@ func (w *world) live(t testing.TB, gateways int) *Pool {
 	return p
 }
 
-// Meet implements Redis.
+// Meet implements Place.
 func (w *world) Meet(context.Context, string, string, bool) (int64, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

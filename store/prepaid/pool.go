@@ -30,6 +30,11 @@ type Redis interface {
 	Take(ctx context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error)
 	// Refund gives tokens back.
 	Refund(ctx context.Context, l *Limit, n int64) error
+}
+
+// Place is a Redis where gateways can count each other.
+type Place interface {
+	Redis
 	// Meet says how many gateways there are in a cluster, the one of this name included unless it leaves.
 	Meet(ctx context.Context, cluster, name string, leave bool) (int64, error)
 }
@@ -38,7 +43,7 @@ type Redis interface {
 type Config struct {
 	Redis   Redis         // nil = all limits are kept as in mode Alone
 	Timeout time.Duration // the longest wait of a request; 0 = DefaultTimeout
-	// Gateways is how many gateways share the limits; 0 = they count each other in each cluster. Then a gateway holds nothing for its first
+	// Gateways is how many gateways share the limits; 0 = they count each other in each cluster, if Redis is a Place, else 1. If they count, a gateway holds nothing for its first
 	// three seconds, and one that goes is missed for ten. Too small a number lets through more: each takes the share of a larger part.
 	Gateways int
 	// Now is the clock of all takes, in nanoseconds since any moment; it never goes back. nil = one of the pool's own, see Pool.Now.

@@ -95,10 +95,6 @@ func (w way) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Gra
 	return g, nil
 }
 
-func (w way) Meet(context.Context, string, string, bool) (int64, error) {
-	return int64(len(w.f.pools)), nil
-}
-
 func (w way) Refund(_ context.Context, l *Limit, n int64) error {
 	f := w.f
 	f.collect()

@@ -10,7 +10,7 @@ import (
 )
 
 // NewRedis keeps limits in the clusters of a store.
-func NewRedis(s *store.Store) Redis { return clusters{s, ratelimit.New(runner{s})} }
+func NewRedis(s *store.Store) Place { return clusters{s, ratelimit.New(runner{s})} }
 
 // runner runs the script of rate limits for the gateway itself: of the identity it needs the cluster alone.
 type runner struct{ store *store.Store }
