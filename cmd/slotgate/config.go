@@ -178,7 +178,7 @@ type Coalesce struct {
 type RateLimits struct {
 	// Longest wait of a take for Redis, in ms; then on_error of the limit decides. Redis answers in a fraction of one; a busy or distant cluster needs more.
 	TimeoutMS int `yaml:"timeout_ms"`
-	// How many gateways share the limits. While Redis does not answer, a limit with on_error local gives each its part; too small a number gives more than the limit.
+	// How many gateways share the limits of apps; 0: they count each other in each cluster, once a second, and one that has come holds nothing ahead for 3 s. Each holds its part of 2 % of a limit ahead, and decides for its part of the limit while Redis does not answer: too small a number gives more than the limit. For /v1/ratelimits 0 is 1.
 	Gateways int `yaml:"gateways"`
 	// How long a gateway repeats a refusal of Redis without asking again, in ms, at most until the subject may retry; 0: it always asks. What another gateway refunds or resets is seen that much later.
 	BlockedMS int `yaml:"blocked_ms"`
@@ -388,7 +388,7 @@ func defaultConfig() Config {
 		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
 		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
-		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), Gateways: 1, BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
+		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},

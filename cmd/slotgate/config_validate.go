@@ -57,7 +57,7 @@ var numberBounds = map[string]bounds{
 	"durability.replica_wait_ms":       {1, oneHourMS},
 	"durability.fsync_wait_ms":         {1, oneHourMS},
 	"ratelimits.timeout_ms":            {1, oneHourMS},
-	"ratelimits.gateways":              {1, 10_000},
+	"ratelimits.gateways":              {0, 10_000},
 	"ratelimits.blocked_ms":            {0, 10_000},
 	"retries.read":                     {0, 10},
 	"retries.write":                    {0, 10},
