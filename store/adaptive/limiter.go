@@ -30,6 +30,9 @@ type Settings struct {
 	// Tolerance is a time that answers may take without being a sign of overload, whatever they take without load; 0 = none. With it
 	// the noise of a busy machine does not count where answers take microseconds.
 	Tolerance time.Duration
+	// Slow is the time from which on answers count as slow; 0 = it is learnt from what they take without load. It is for times whose
+	// right measure is known, and that may stay bad for hours without becoming the normal state.
+	Slow time.Duration
 	// Clock is asked for the time only when a request with a deadline comes while half of the places are taken; nil = time.Now.
 	Clock func() time.Time
 }

@@ -83,9 +83,13 @@ func (l *Limiter) adapt(mean, lost, peak float64, elapsed time.Duration) {
 	case least && mean > tolerated*w.base:
 		w.base *= 1 + driftAtMin*min(elapsed.Seconds(), 1)
 	}
+	slow := max(tolerated*w.base, float64(l.settings.Tolerance))
+	if l.settings.Slow > 0 {
+		slow = float64(l.settings.Slow)
+	}
 	g := 1.
 	if mean > 0 {
-		g = min(max(max(tolerated*w.base, float64(l.settings.Tolerance))/mean, gradientMin), 1)
+		g = min(max(slow/mean, gradientMin), 1)
 	}
 	switch {
 	case lost > lostShare:
