@@ -95,13 +95,33 @@ func BenchmarkChainOfManyApps(b *testing.B) {
 func benchChain(auth people) http.Handler {
 	bytes := middleware.NewBytesInFlight(1 << 30)
 	limiter := middleware.NewLimiter(nil)
+	overload := middleware.NewOverload(middleware.OverloadConfig{})
 	return engine(middleware.Config{
 		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),
 		Authenticator: auth,
-		Metrics:       middleware.NewMetrics(prometheus.NewRegistry(), middleware.MetricsConfig{Bytes: bytes, Limiter: limiter}),
+		Metrics:       middleware.NewMetrics(prometheus.NewRegistry(), middleware.MetricsConfig{Bytes: bytes, Limiter: limiter, Overload: overload}),
 		Limiter:       limiter,
+		Overload:      overload,
 		BytesInFlight: bytes,
 		Drain:         &middleware.Drain{},
 		AccessLog:     middleware.LogConfig{SampleOneIn: 1000, Slow: time.Second},
 	}, func(_, v1 gin.IRouter) { v1.GET("/strings/:key", func(*gin.Context) {}) })
+}
+
+// What a refusal costs besides net/http's part: it must be cheap when there are many.
+func BenchmarkRefusalOfAFullGateway(b *testing.B) {
+	overload := middleware.NewOverload(middleware.OverloadConfig{MemoryMax: 1})
+	overload.Feel(middleware.Pressure{Memory: 1})
+	limiter := middleware.NewLimiter(nil)
+	e := engine(middleware.Config{
+		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Authenticator: people{goodKey: identity("shop")},
+		Metrics:       middleware.NewMetrics(prometheus.NewRegistry(), middleware.MetricsConfig{}),
+		Limiter:       limiter,
+		Overload:      overload,
+		BytesInFlight: middleware.NewBytesInFlight(1 << 30),
+		Drain:         &middleware.Drain{},
+		AccessLog:     middleware.LogConfig{SampleOneIn: 1000, Slow: time.Second, FailuresPerS: 10},
+	}, func(_, v1 gin.IRouter) { v1.GET("/strings/:key", func(*gin.Context) { b.Fatal("served") }) })
+	benchmarkEngine(b, e)
 }

@@ -17,6 +17,7 @@ type Config struct {
 	Limiter       *Limiter       // required
 	BytesInFlight *BytesInFlight // required; at least the largest request any app may send
 	Drain         *Drain         // required
+	Overload      *Overload      // nil = every request has a place
 	Clock         Clock          // nil = time.Now
 	Tracer        trace.Tracer   // nil = no spans
 	// Reads says which routes change nothing although their method would; nil = none does.
@@ -32,7 +33,7 @@ type Config struct {
 // Chain builds the guards in their order: global for the engine, before any route, and v1 for the group that needs a key.
 //
 //	RequestID → (Trace) → SecurityHeaders → Events (log, metrics) → Drain → Errors → Recover → PathGuard
-//	v1: Authenticate → Metrics.App → ServerTiming → RateLimit → Body → Deadline
+//	v1: Authenticate → Metrics.App → (Shed) → ServerTiming → RateLimit → Body → Deadline
 //
 // Whatever fails, the event sees it, the renderer writes it, and nothing is read or sent for a caller who is not known.
 func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
@@ -64,6 +65,9 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		RateLimit(cfg.Limiter, m.QuotaRejected),
 		Body(cfg.BytesInFlight),
 		Deadline(live, cfg.Clock),
+	}
+	if cfg.Overload != nil {
+		v1 = slices.Insert(v1, 2, Shed(cfg.Overload, live, m.shed)) // before anything is taken or read for the request
 	}
 	return global, v1
 }

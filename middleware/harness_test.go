@@ -122,7 +122,7 @@ func start(t testing.TB, adjust func(*middleware.Config), routes func(public, v1
 		adjust(&g.cfg)
 	}
 	g.cfg.Limiter = middleware.NewLimiter(g.cfg.Clock)
-	g.cfg.Metrics = middleware.NewMetrics(g.reg, middleware.MetricsConfig{Bytes: g.cfg.BytesInFlight, Limiter: g.cfg.Limiter})
+	g.cfg.Metrics = middleware.NewMetrics(g.reg, middleware.MetricsConfig{Bytes: g.cfg.BytesInFlight, Limiter: g.cfg.Limiter, Overload: g.cfg.Overload})
 	g.Server = httptest.NewUnstartedServer(engine(g.cfg, routes))
 	g.Config.ErrorLog = slog.NewLogLogger(slog.NewTextHandler(io.Discard, nil), slog.LevelError)
 	g.Start()

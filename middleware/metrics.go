@@ -28,6 +28,7 @@ type Metrics struct {
 	rejected  *prometheus.CounterVec
 	authFail  *prometheus.CounterVec
 	dropped   prometheus.Counter
+	refusals  refusals
 
 	apps  cowMap[string, *appSeries]
 	other *appSeries
@@ -62,6 +63,8 @@ type MetricsConfig struct {
 	MaxApps int            // values of the app label; 0 = metric.MaxApps
 	Bytes   *BytesInFlight // nil: no gauge
 	Limiter *Limiter       // nil: no remaining ratio
+	// Overload is what the gauges of places, waits and memory are read from; nil: there are none.
+	Overload *Overload
 }
 
 // NewMetrics registers the metrics; like prometheus itself it panics when they are registered already.
@@ -81,6 +84,7 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 		rejected:  metric.QuotaRejections.NewCounterVec(),
 		authFail:  metric.AuthFailures.NewCounterVec(),
 		dropped:   metric.DroppedLabels.NewCounter(),
+		refusals:  newRefusals(reg),
 	}
 	if m.maxApps <= 0 {
 		m.maxApps = metric.MaxApps
@@ -96,6 +100,9 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 	}
 	if cfg.Limiter != nil {
 		reg.MustRegister(&remaining{limiter: cfg.Limiter, label: m.appLabel})
+	}
+	if cfg.Overload != nil {
+		cfg.Overload.register(reg)
 	}
 	return m
 }

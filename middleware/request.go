@@ -9,6 +9,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/adaptive"
 )
 
 // request is all the gateway knows about one request: it is the request's context, and carries the event, the identity, the limits to
@@ -28,6 +29,8 @@ type request struct {
 	body    body
 	timing  timing
 	answer  answer
+	class   adaptive.Class // as far as Shed has seen it
+	places  places
 	app     *appSeries // counted in its in-flight gauge until the event is recorded
 	// refused: a guard has ended the request, so no handler saw it.
 	refused bool
@@ -49,10 +52,10 @@ func (r *request) Value(key any) any {
 			return r.event.Identity
 		}
 	case store.ChargerKey():
-		if r.quota.app == nil {
+		if r.quota.app == nil && r.places.shedder == nil {
 			return nil
 		}
-		return &r.quota
+		return (*charges)(r)
 	case store.RecorderKey():
 		if r.records.app == nil {
 			return nil

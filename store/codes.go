@@ -151,7 +151,7 @@ var codeTable = []codeRow{
 	{CodeBackendSaturated, http.StatusServiceUnavailable, true, "Backend saturated",
 		"No connection to the shard of this key became free in time. Nothing was sent."},
 	{CodeOverloaded, http.StatusServiceUnavailable, true, "Gateway overloaded",
-		"The gateway holds as many bytes of requests and answers as it may. Nothing was sent."},
+		"There is more to do than the gateway can do well, or it holds as many bytes of requests and answers as it may. What is more important is served first. Unless `outcome` says otherwise nothing was sent. Wait Retry-After."},
 	{CodeDraining, http.StatusServiceUnavailable, true, "Gateway draining",
 		"This gateway is shutting down. Send the request again on a new connection."},
 	{CodeBatchIncomplete, http.StatusServiceUnavailable, true, "Batch incomplete",
