@@ -62,6 +62,10 @@ var numberBounds = map[string]bounds{
 	"retries.read":                     {0, 10},
 	"retries.write":                    {0, 10},
 	"retries.budget_percent":           {0, 100},
+	"overload.gateway_initial":         {1, 500_000},
+	"overload.gateway_min":             {1, 500_000},
+	"overload.gateway_max":             {1, 500_000},
+	"overload.memory_max_bytes":        {0, 1 << 42},
 	"auth.failures_per_minute":         {1, 1_000_000},
 	"auth.burst":                       {1, 1_000_000},
 	"log.sample":                       {0, math.MaxInt32},
@@ -298,6 +302,10 @@ func (v *validation) relations(c Config) {
 	if l.BytesInFlight < l.RequestMaxBytes {
 		v.fault("limits.bytes_in_flight", "%d never admits a request of limits.request_max_bytes; write %d or more", l.BytesInFlight, l.RequestMaxBytes)
 	}
+	v.places("overload.gateway", c.Overload.GatewayInitial, c.Overload.GatewayMin, c.Overload.GatewayMax)
+	if m := c.Overload.MemoryMaxBytes; m > 0 && m < l.BytesInFlight {
+		v.fault("overload.memory_max_bytes", "%d is less than limits.bytes_in_flight; write %d, three times that, or lower both", m, 3*l.BytesInFlight)
+	}
 	if h := c.HTTP; h.MaxConnections > 0 && h.MaxConnectionsPerPeer > h.MaxConnections {
 		v.fault("http.max_connections_per_peer", "%d is more than http.max_connections, and so bounds nobody; write %d or less, or 0 for half",
 			h.MaxConnectionsPerPeer, h.MaxConnections)
@@ -305,5 +313,16 @@ func (v *validation) relations(c Config) {
 	if longest := max(c.HTTP.BodyTimeoutMS, 2*l.DeadlineMS) + l.DeadlineMS; c.HTTP.WriteTimeoutMS <= longest {
 		v.fault("http.write_timeout_ms", "%d cuts off requests that may take http.body_timeout_ms and limits.deadline_ms; write more than %d",
 			c.HTTP.WriteTimeoutMS, longest)
+	}
+}
+
+// places are faults of a limit that finds its own value between two others.
+func (v *validation) places(path string, initial, least, most int) {
+	if least > most {
+		v.fault(path+"_min", "%d is more than %s_max; write %d or less", least, path, most)
+		return
+	}
+	if initial < least || initial > most {
+		v.fault(path+"_initial", "%d is not between %s_min and %s_max; write %d to %d", initial, path, path, least, most)
 	}
 }

@@ -37,6 +37,7 @@ type gateway struct {
 	verifier    *tokens.Verifier
 	store       *store.Store
 	limiter     *middleware.Limiter
+	overload    *middleware.Overload
 	drain       middleware.Drain
 	readiness   *readiness
 	push        *falcon.Pusher
@@ -71,6 +72,7 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 		return nil, errors.Join(err, closeControl())
 	}
 	g := &gateway{cfg: cfg, log: log, certs: certs, closeControl: closeControl, bytes: middleware.NewBytesInFlight(cfg.Limits.BytesInFlight)}
+	g.overload = newOverload(cfg.Overload)
 	registry := newRegistry()
 	g.connections = newConnections(cfg, registry)
 	g.alerts = newAlertThresholds(cfg.Alerts)
@@ -215,10 +217,11 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
 		Authenticator:  g.verifier,
-		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: g.bytes, Limiter: limiter}),
+		Metrics:        middleware.NewMetrics(registry, middleware.MetricsConfig{Bytes: g.bytes, Limiter: limiter, Overload: g.overload}),
 		Limiter:        limiter,
 		BytesInFlight:  g.bytes,
 		Drain:          &g.drain,
+		Overload:       g.overload,
 		Tracer:         g.tracing.tracer(),
 		Reads:          handlers.Reads,
 		AccessLog:      settings.AccessLog,

@@ -146,6 +146,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 	r.live.Set(liveSettings(cfg))
 	g.alerts.set(cfg.Alerts)
 	g.bytes.SetLimit(cfg.Limits.BytesInFlight)
+	g.overload.Switch(cfg.Overload.Enabled)
 	g.limiter.LimitRecords(int64(cfg.Limits.IdempotencyRecordsPerS))
 	g.store.KeepRecords(recordTTL(cfg.Limits))
 	g.directory.SetDefaults(ctx, directoryDefaults(cfg))
@@ -154,6 +155,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 // reloaded is c with those settings of wanted that can change while the gateway runs.
 func (c Config) reloaded(wanted Config) Config {
 	c.Limits, c.CompressMinBytes, c.Log, c.Alerts = wanted.Limits, wanted.CompressMinBytes, wanted.Log, wanted.Alerts
+	c.Overload.Enabled = wanted.Overload.Enabled
 	if c.TLS.CertFile != "" && wanted.TLS.CertFile != "" { // on stays on
 		c.TLS = wanted.TLS
 	}

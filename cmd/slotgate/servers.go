@@ -75,6 +75,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	}
 	beside("tokens of others", g.verifier.Run)
 	beside("watching certificates", func(ctx context.Context) error { return g.certs.watch(ctx, certificatesEvery) })
+	beside("watching the process", g.watchPressure)
 	beside("waiting for a hangup", func(ctx context.Context) error { g.reload.onHangup(ctx); return nil })
 	api = g.connections.listener(api)
 	if h := g.cfg.HTTP; !h.NoticeDisconnect && !h.H2C && g.api.TLSConfig == nil {
