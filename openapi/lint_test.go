@@ -155,8 +155,8 @@ func TestEveryParameterIsDescribed(t *testing.T) {
 				t.Errorf("%s: its schema has an example, which Swagger UI would send unasked", p.Name)
 			}
 		}
-		if strings.HasPrefix(path, "/v1/") && (!names["headerX-Request-Id"] || !names["headerX-Request-Deadline-Ms"]) {
-			t.Error("X-Request-Id or X-Request-Deadline-Ms is missing")
+		if strings.HasPrefix(path, "/v1/") && (!names["headerX-Request-Id"] || !names["headerX-Request-Deadline-Ms"] || !names["headerX-Request-Priority"]) {
+			t.Error("X-Request-Id, X-Request-Deadline-Ms or X-Request-Priority is missing")
 		}
 		if strings.Contains(path, "{key}") && !names["querykey_encoding"] {
 			t.Error("key_encoding is missing")
