@@ -51,7 +51,11 @@ func fixedPlaces(t *testing.T, n int, adjust func(*middleware.OverloadConfig)) *
 		})
 		v1.GET("/panic", func(*gin.Context) { panic("boom") })
 		v1.GET("/abort", func(*gin.Context) { panic(http.ErrAbortHandler) })
-		v1.GET("/gone", func(c *gin.Context) { h.arrived <- struct{}{}; <-c.Request.Context().Done(); _ = c.Error(c.Request.Context().Err()) })
+		v1.GET("/gone", func(c *gin.Context) {
+			h.arrived <- struct{}{}
+			<-c.Request.Context().Done()
+			_ = c.Error(c.Request.Context().Err())
+		})
 	})
 	for _, p := range []acl.Priority{acl.Critical, acl.Normal, acl.Bulk} {
 		h.app(string(p), string(p), p)

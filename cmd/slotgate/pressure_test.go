@@ -5,6 +5,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strings"
@@ -46,11 +47,17 @@ var sink []byte
 
 func TestTheRuntimeIsRead(t *testing.T) {
 	p := newPressure()
-	before := p.read().Memory
-	sink = make([]byte, 64<<20)
-	eventually(t, func() bool { debug.FreeOSMemory(); return p.read().Memory > before+60<<20 })
+	memory := func() int64 { runtime.GC(); return p.read().Memory }
+	before := memory()
+	sink = make([]byte, 256<<20) // so much that what other tests leave behind does not count
+	with := memory()
+	if with < before+200<<20 {
+		t.Errorf("%d bytes before, %d with 256 MiB more", before, with)
+	}
 	sink = nil
-	eventually(t, func() bool { debug.FreeOSMemory(); return p.read().Memory < before+10<<20 })
+	if without := memory(); without > with-200<<20 {
+		t.Errorf("%d bytes with 256 MiB, %d without", with, without)
+	}
 	if p.cycles() < 2 {
 		t.Errorf("%d garbage collections", p.cycles())
 	}
