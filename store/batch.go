@@ -11,6 +11,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/alive"
+	"github.com/slotgate/slotgate/store/adaptive"
 	"github.com/slotgate/slotgate/store/pipe"
 )
 
@@ -57,6 +58,8 @@ type batch struct {
 	id      *acl.Identity
 	row     *row
 	items   []item
+	class   adaptive.Class
+	large   bool    // more than one chunk for a node
 	budget  *budget // of a read; nil for commands with small replies
 }
 
@@ -77,7 +80,11 @@ func (b *batch) run(ctx context.Context, j *job) {
 	if len(groups) == 0 {
 		return
 	}
-	if !b.store.cfg.Coalesce.Off && b.fitsOneWave(groups) {
+	b.class = classOf(ctx, b.id)
+	if b.large = !b.fitsOneWave(groups); b.large {
+		b.class = b.class.Next() // nobody waits for what is large as for what is small
+	}
+	if !b.store.cfg.Coalesce.Off && !b.large {
 		b.whole(ctx, j, groups)
 		return
 	}
@@ -207,6 +214,11 @@ func (b *batch) wave(ctx context.Context, groups []nodeItems) {
 			return nil
 		})
 	}
+	defer func() { // after a panic too
+		for n := range rounds {
+			rounds[n].leave()
+		}
+	}()
 	waiting := 0
 	for n := range groups {
 		r := &rounds[n]

@@ -266,7 +266,8 @@ func TestTenThousandCallersOnAHungNode(t *testing.T) {
 		t.Skip("the queue is the pipe's")
 	}
 	c := clustertest.Run(t, localcluster.Options{Primaries: 3, Config: map[string]string{"cluster-require-full-coverage": "no"}})
-	s, ctx, id := newStore(t, c, noCircuit), testContext(t), newApp(t)
+	s := newStore(t, c, noCircuit, func(cfg *store.Config) { cfg.Overload.Off = true }) // so that only the queue is a bound
+	ctx, id := testContext(t), newApp(t)
 	primaries := must[[]*localcluster.Node](t)(c.Primaries(ctx))
 	hung, sound := keyAt(t, c, id, primaries[0]), keyAt(t, c, id, primaries[1])
 	for _, key := range []string{hung, sound} {

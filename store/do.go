@@ -80,7 +80,7 @@ func (s *Store) send(ctx context.Context, id *acl.Identity, r *row, from *budget
 	err := c.try(ctx, r, s.retries(id, r.writes()), func() (*way, error) {
 		var e error
 		cl.out.reset(from, nil)
-		kept, e = c.once(ctx, cl)
+		kept, e = c.once(ctx, id, cl)
 		if errors.Is(e, errOverCap) {
 			e = nil // the caller looks at grant; the node did nothing wrong
 		}

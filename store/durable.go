@@ -83,10 +83,10 @@ func (s *Store) durably(ctx context.Context, id *acl.Identity, w durableWrite, r
 	var v any
 	var got copies
 	err := c.try(ctx, w.row, s.retries(id, true), func() (at *way, err error) {
-		at, v, got, err = c.settle(ctx, &w)
+		at, v, got, err = c.settle(ctx, id, &w)
 		if w.script != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			w.args[0], w.args[1] = "EVAL", w.script.source
-			at, v, got, err = c.settle(ctx, &w)
+			at, v, got, err = c.settle(ctx, id, &w)
 		}
 		return at, err
 	})
@@ -146,7 +146,7 @@ const maxHops = 3
 
 // settle sends a durable write to the primary of its slot and follows redirects by hand: WAIT counts for the connection of the write
 // only, so the client that follows by itself cannot be used. A write that was done is a fault unless its copies are there.
-func (c *cluster) settle(ctx context.Context, write *durableWrite) (w *way, v any, got copies, err error) {
+func (c *cluster) settle(ctx context.Context, id *acl.Identity, write *durableWrite) (w *way, v any, got copies, err error) {
 	number := slot.Of(write.stored)
 	if w, err = c.wayTo(ctx, number); err != nil {
 		return nil, nil, got, err
@@ -157,6 +157,12 @@ func (c *cluster) settle(ctx context.Context, write *durableWrite) (w *way, v an
 			c.doubt(number)
 			return w, nil, copies{}, errCircuitOpen
 		}
+		// It holds no place: what it waits for is the copies, and its lane bounds how many wait.
+		place, full := w.admitOne(ctx, id)
+		if full != nil {
+			return w, nil, copies{}, full
+		}
+		place.Release(false)
 		cmd := write.command(ctx)
 		if err = w.lane(c, write.level).do(ctx, cmd, asking); err == nil {
 			got = cmd.copies

@@ -71,7 +71,7 @@ func TestASlotIsAskedForAgainAfterAFault(t *testing.T) {
 				return err
 			}
 			answer.out.reset(newBudget(t.Context(), 1000), nil)
-			_, e := cl.once(t.Context(), answer)
+			_, e := cl.once(t.Context(), id, answer)
 			return e
 		},
 		"a batch": func() error {

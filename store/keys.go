@@ -46,6 +46,11 @@ func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memor
 		if err != nil {
 			return nil, err
 		}
+		place, err := w.admitOne(ctx, id)
+		if err != nil {
+			return w, err
+		}
+		defer place.Release(false)
 		pipe := c.client.Pipeline()
 		kind := pipe.Type(ctx, stored)
 		ttl := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}

@@ -147,10 +147,16 @@ func (sc *scan) step(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
+		w := sc.cluster.way(node)
+		place, err := w.admit(ctx, sc.id, classOf(ctx, sc.id), count)
+		if err != nil {
+			return w, err
+		}
+		defer place.Release(false)
 		cmd := redis.NewScanCmd(ctx, node.Process, args...)
 		err = node.Process(ctx, cmd)
 		found, next = cmd.Val()
-		return sc.cluster.way(node), err
+		return w, err
 	})
 	if errors.Is(fail, errTopologyChanged) {
 		return errCursorExpired

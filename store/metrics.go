@@ -23,6 +23,7 @@ type metrics struct {
 	durable   *prometheus.CounterVec // cluster, durability, result = ok | the error code
 	waits     metric.HistogramVec    // cluster, durability
 	overspent *prometheus.CounterVec // cluster
+	shed      *prometheus.CounterVec // cluster, node, reason, class
 }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
@@ -36,9 +37,10 @@ func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 		durable:   metric.DurableWrites.NewCounterVec(),
 		waits:     metric.DurableDuration.NewDurations(),
 		overspent: metric.RedisRetriesRefused.NewCounterVec(),
+		shed:      metric.RedisShed.NewCounterVec(),
 	}
 	if registry != nil {
-		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, m.overspent, poolCollector{s})
+		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, m.overspent, m.shed, poolCollector{s})
 	}
 	return m
 }
@@ -84,6 +86,7 @@ func (m *metrics) forgetNode(cluster, node string) {
 	m.nodes.DeletePartialMatch(of)
 	m.retries.DeletePartialMatch(of)
 	m.redirects.DeletePartialMatch(of)
+	m.shed.DeletePartialMatch(of)
 }
 
 // counted adds the items of a batch, by what became of them. An item that stands for others counts for each.
@@ -129,6 +132,8 @@ var (
 	poolWait        = metric.RedisPoolWait.Desc()
 	circuitOpen     = metric.RedisCircuitOpen.Desc()
 	circuitOpens    = metric.RedisCircuitOpens.Desc()
+	nodePlaces      = metric.RedisPlaces.Desc()
+	nodePlacesTaken = metric.RedisPlacesTaken.Desc()
 )
 
 // Describe implements prometheus.Collector.
@@ -138,6 +143,8 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 	ch <- poolWait
 	ch <- circuitOpen
 	ch <- circuitOpens
+	ch <- nodePlaces
+	ch <- nodePlacesTaken
 }
 
 // Collect implements prometheus.Collector. It asks nobody, unlike the PoolStats of a whole cluster, which reads the slot map if
@@ -153,6 +160,10 @@ func (p poolCollector) Collect(ch chan<- prometheus.Metric) {
 		for label, st := range c.nodes.circuits() {
 			ch <- metric.RedisCircuitOpen.Const(circuitOpen, st.open, c.name, label)
 			ch <- metric.RedisCircuitOpens.Const(circuitOpens, st.opens, c.name, label)
+		}
+		for label, st := range c.placesByNode() {
+			ch <- metric.RedisPlaces.Const(nodePlaces, st.limit, c.name, label)
+			ch <- metric.RedisPlacesTaken.Const(nodePlacesTaken, st.inFlight, c.name, label)
 		}
 	})
 }

@@ -31,8 +31,10 @@ type verdict struct {
 	noEffect bool
 	// applied: Redis certainly ran the command.
 	applied bool
-	detail  string
-	prefix  string // of Redis' error
+	// shed: it was not sent, because the node has too much to do.
+	shed   bool
+	detail string
+	prefix string // of Redis' error
 }
 
 // replyRule is the row for one prefix of a Redis error reply.

@@ -39,7 +39,7 @@ func (s *Store) RunShared(ctx context.Context, cluster string, sc *Script, keys 
 		return nil, err
 	}
 	retries := max(s.cfg.Retries.Write, 0)
-	return c.runScriptBy(ctx, c.evaluateShared, rowTake, retries, number, sc.script, args, flat)
+	return c.runScriptBy(ctx, nil, c.evaluateShared, rowTake, retries, number, sc.script, args, flat)
 }
 
 // words are the words of EVALSHA, and the slot of keys. Error: keys of two slots.
@@ -75,7 +75,7 @@ func (s *Store) RunScript(ctx context.Context, id *acl.Identity, command string,
 		return nil, err
 	}
 	c.replies.Allow(decodeLimit(id))
-	return c.runScript(ctx, r, s.retries(id, r.writes()), number, sc.script, args, flat)
+	return c.runScript(ctx, id, r, s.retries(id, r.writes()), number, sc.script, args, flat)
 }
 
 // flat says whether a reply is a list of integers and strings.

@@ -34,7 +34,9 @@ func (c *cluster) try(ctx context.Context, r *row, retries int, send func() (*wa
 		v := classify(err)
 		c.failed(ctx, v)
 		if !v.mayRepeat(write) || attempt >= v.tries(retries) || !c.mayRetry(v) || !backoff(ctx, attempt) {
-			c.observe(r, w, start)
+			if !v.shed {
+				c.observe(r, w, start)
+			}
 			c.report(ctx, r, w, start, v)
 			return v.problem(write, err)
 		}

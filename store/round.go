@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/slotgate/slotgate/store/adaptive"
 	"github.com/slotgate/slotgate/store/pipe"
 )
 
@@ -16,6 +17,7 @@ type round struct {
 	small, large []int
 	entry        *pipe.Entry // of the small ones; nil = not sent, or left to the pipe
 	err          error       // of the entry as a whole
+	place        adaptive.Place
 }
 
 // pipedBatchBytes is how much of one chunk shares a pipe, in bytes: 100 values of the size that usual values have.
@@ -93,19 +95,29 @@ func (r *round) start(ctx context.Context, done chan<- *pipe.Entry) bool {
 		refuse(r.entry.Cmds)
 		return false
 	}
+	if r.place, r.err = r.way.admit(ctx, r.batch.id, r.batch.class, len(r.entry.Cmds)); r.err != nil {
+		return false
+	}
 	r.err = r.way.pipe.Start(ctx, r.entry, done)
 	return r.err == nil
+}
+
+// leave gives back the node's place, once.
+func (r *round) leave() {
+	r.place.Release(false)
+	r.place = adaptive.Place{}
 }
 
 // do sends the small ones and waits.
 func (r *round) do(ctx context.Context) {
 	if r.entry != nil {
-		r.err = r.batch.cluster.exec(ctx, r.way, r.entry, true)
+		r.err = r.batch.exec(ctx, r.way, r.entry, true)
 	}
 }
 
 // collect notes what became of the small ones.
 func (r *round) collect() {
+	r.leave()
 	if r.entry == nil {
 		return
 	}
@@ -118,7 +130,8 @@ func (r *round) collect() {
 
 // outcome notes what became of the items whose commands are the entry's.
 func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
-	if err != nil && !errors.Is(err, pipe.ErrSaturated) {
+	shed, _ := errors.AsType[*refusal](err)
+	if err != nil && shed == nil && !errors.Is(err, pipe.ErrSaturated) {
 		// The pipe still holds the entry and the calls, and may write to them.
 		f := newFault(err)
 		for _, i := range items {
@@ -136,7 +149,7 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 		} else if r := it.call.out.result(e.Cmds[c].Err()); r != nil && !errors.Is(r, errOverCap) {
 			it.fault = newFault(r)
 		}
-		if it.fault != nil {
+		if it.fault != nil && shed == nil {
 			b.cluster.doubt(it.slot)
 			failed = it.fault
 		}
@@ -244,22 +257,26 @@ func (r *round) sendLarge(ctx context.Context) {
 	for _, i := range r.large {
 		e.Cmds = append(e.Cmds, r.batch.items[i].call.command())
 	}
-	r.batch.outcome(r.large, e, r.batch.cluster.exec(ctx, r.way, e, false))
+	r.batch.outcome(r.large, e, r.batch.exec(ctx, r.way, e, false))
 	r.large = nil
 }
 
 // exec sends an entry to a node. What does not share a pipe waits for one of the node's places, which bound the
-// connections that batches hold.
-func (c *cluster) exec(ctx context.Context, w *way, e *pipe.Entry, share bool) error {
-	if share && w.pipe != nil {
-		return w.do(ctx, e, true)
+// connections that batches hold, and so do the chunks of large batches, which would fill the pipe for all others.
+func (b *batch) exec(ctx context.Context, w *way, e *pipe.Entry, small bool) error {
+	if !small || b.large || w.pipe == nil {
+		release, err := w.place(ctx)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	release, err := w.place(ctx)
+	place, err := w.admit(ctx, b.id, b.class, len(e.Cmds))
 	if err != nil {
 		return err
 	}
-	defer release()
-	return w.do(ctx, e, false)
+	defer place.Release(false)
+	return w.do(ctx, e, small)
 }
 
 // follow sends the items that the node w has redirected through the client that follows redirects, one by one. Its pipelines
@@ -278,7 +295,7 @@ func (b *batch) follow(ctx context.Context, w *way, items []int) {
 			b.cluster.reload(ctx)
 			reloaded = true
 		}
-		it.fault = newFault(b.cluster.follow(ctx, it.call))
+		it.fault = newFault(b.cluster.follow(ctx, b.id, it.call, it.fault.err))
 		if it.fault != nil && it.fault.prefix == "" {
 			return
 		}

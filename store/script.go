@@ -154,7 +154,7 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 		return reply, err
 	}
 	c.replies.Allow(decodeLimit(id))
-	reply, fail := c.runScript(ctx, r, s.retries(id, r.writes()), slot.Of(stored), sc, args, scriptReply.sound)
+	reply, fail := c.runScript(ctx, id, r, s.retries(id, r.writes()), slot.Of(stored), sc, args, scriptReply.sound)
 	if fail == nil && d.keyed() {
 		return d.settle(reply)
 	}
@@ -163,23 +163,28 @@ func (s *Store) runStep(ctx context.Context, id *acl.Identity, d Delivery, r *ro
 
 // runScript sends EVALSHA, whose arguments args are, to the primary of a slot until its reply is final, and EVAL where the node does not know
 // the script. sound says whether a reply is one that the script has.
-func (c *cluster) runScript(ctx context.Context, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (scriptReply, error) {
-	return c.runScriptBy(ctx, c.evaluate, r, retries, number, sc, args, sound)
+func (c *cluster) runScript(ctx context.Context, id *acl.Identity, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (scriptReply, error) {
+	return c.runScriptBy(ctx, id, c.evaluate, r, retries, number, sc, args, sound)
 }
 
 // sender sends a script to a node, once, and follows redirects.
-type sender func(ctx context.Context, w *way, args []any) (any, error)
+type sender func(ctx context.Context, id *acl.Identity, w *way, args []any) (any, error)
 
-func (c *cluster) runScriptBy(ctx context.Context, send sender, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (reply scriptReply, err error) {
+func (c *cluster) runScriptBy(ctx context.Context, id *acl.Identity, send sender, r *row, retries, number int, sc script, args []any, sound func(scriptReply) bool) (reply scriptReply, err error) {
 	err = c.try(ctx, r, retries, func() (*way, error) {
 		w, e := c.wayTo(ctx, number)
 		if e != nil {
 			return nil, e
 		}
-		val, e := send(ctx, w, args)
+		place, e := w.admitOne(ctx, id)
+		if e != nil {
+			return w, e
+		}
+		defer place.Release(false)
+		val, e := send(ctx, id, w, args)
 		if redis.HasErrorPrefix(e, "NOSCRIPT") {
 			args[0], args[1] = "EVAL", sc.source
-			val, e = send(ctx, w, args)
+			val, e = send(ctx, id, w, args)
 		}
 		if e != nil {
 			c.doubt(number)
@@ -204,11 +209,17 @@ func asReply(val any) scriptReply {
 
 // evaluate is a sender for scripts of callers, whose work may grow with their values. It does not leave all to the client that follows them: that one
 // (go-redis v9.23.0, ClusterClient.process) also repeats READONLY, without a pause and whatever NoRetry says.
-func (c *cluster) evaluate(ctx context.Context, w *way, args []any) (any, error) {
+func (c *cluster) evaluate(ctx context.Context, id *acl.Identity, w *way, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
-	err := w.node.Process(ctx, cmd)
+	w.exec(ctx, []redis.Cmder{cmd})
+	err := cmd.Err()
 	if redirected(err) {
 		c.reload(ctx)
+		place, full := c.admitRedirected(ctx, id, err)
+		if full != nil {
+			return nil, full
+		}
+		defer place.Release(false)
 		cmd = onceCmd{redis.NewCmd(ctx, args...)}
 		err = c.client.Process(ctx, cmd)
 	}
@@ -216,7 +227,7 @@ func (c *cluster) evaluate(ctx context.Context, w *way, args []any) (any, error)
 }
 
 // evaluateShared is a sender for scripts that are short: they go with the commands of others.
-func (c *cluster) evaluateShared(ctx context.Context, w *way, args []any) (any, error) {
+func (c *cluster) evaluateShared(ctx context.Context, _ *acl.Identity, w *way, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	e := pipe.NewEntry()
 	e.Cmds = append(e.Cmds, cmd)

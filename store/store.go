@@ -26,6 +26,7 @@ type Config struct {
 	Coalesce   CoalesceConfig
 	Durability DurabilityConfig
 	Circuit    CircuitConfig
+	Overload   OverloadConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
 	// OtherCursorKeys are accepted too, while the secret is changed.

@@ -7,9 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/alive"
+	"github.com/slotgate/slotgate/store/adaptive"
 	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pipe"
 	"github.com/slotgate/slotgate/store/slot"
@@ -36,14 +39,17 @@ const pipedBytes = 16 << 10
 
 // way is how commands reach one node.
 type way struct {
-	node   *redis.Client
-	pipe   *pipe.Pipe    // nil = each command on a connection of its own
-	places chan struct{} // of batch chunks that go by themselves
-	left   atomic.Bool   // the node is no primary any more: its pipe is not swept
-	health *health
-	label  string // the node's, in metrics
-	took   *metric.Histogram
-	lanes  [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
+	node    *redis.Client
+	pipe    *pipe.Pipe        // nil = each command on a connection of its own
+	places  chan struct{}     // of batch chunks that go by themselves
+	limiter *adaptive.Limiter // nil = everything is sent
+	cluster string
+	shed    *prometheus.CounterVec
+	left    atomic.Bool // the node is no primary any more: its pipe is not swept
+	health  *health
+	label   string // the node's, in metrics
+	took    *metric.Histogram
+	lanes   [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
 }
 
 // way returns the way to a node of the cluster.
@@ -54,6 +60,7 @@ func (c *cluster) way(node *redis.Client) *way {
 	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), label: c.nodes.label(node.Options().Addr)}
 	w.health = c.nodes.health(node.Options().Addr)
 	w.took = c.metrics.nodes.With(c.name, w.label)
+	w.limiter, w.cluster, w.shed = c.cfg.Overload.newLimiter(), c.name, c.metrics.shed
 	if co := c.cfg.Coalesce; !co.Off {
 		w.pipe = pipe.New(w.exec, pipe.Config{MaxBatch: co.MaxBatch, MaxQueued: co.MaxQueued, Timeout: c.cfg.Redis.ReadTimeout})
 	}
@@ -85,6 +92,17 @@ func (w *way) place(ctx context.Context) (release func(), err error) {
 
 // exec is one pipeline; each command holds its own reply.
 func (w *way) exec(ctx context.Context, cmds []redis.Cmder) {
+	if w.limiter == nil {
+		w.send(ctx, cmds)
+		return
+	}
+	start := time.Now()
+	w.send(ctx, cmds)
+	w.observe(start, cmds[len(cmds)-1].Err(), len(cmds))
+}
+
+// send is exec of what is no measure for the node.
+func (w *way) send(ctx context.Context, cmds []redis.Cmder) {
 	if len(cmds) == 1 {
 		_ = w.node.Process(ctx, cmds[0])
 		return
@@ -94,19 +112,24 @@ func (w *way) exec(ctx context.Context, cmds []redis.Cmder) {
 	_, _ = p.Exec(ctx)
 }
 
-// do sends the entry's commands, shared with other callers if that is allowed. Its error is one of pipe's.
-func (w *way) do(ctx context.Context, e *pipe.Entry, share bool) error {
+// do sends the entry's commands, shared with other callers if they are small. Its error is one of pipe's. How long the node takes for
+// large ones tells of their size, not of the node.
+func (w *way) do(ctx context.Context, e *pipe.Entry, small bool) error {
 	if w.health.refuses() { // without waiting behind those who were sent before
 		refuse(e.Cmds)
 		return nil
 	}
-	if w.pipe != nil && share {
+	if w.pipe != nil && small {
 		return w.pipe.Do(ctx, e)
 	}
 	if err := ctx.Err(); err != nil {
 		return pipe.ErrWithdrawn
 	}
-	w.exec(ctx, e.Cmds)
+	if small {
+		w.exec(ctx, e.Cmds)
+	} else {
+		w.send(ctx, e.Cmds)
+	}
 	return nil
 }
 
@@ -117,6 +140,9 @@ func (c *cluster) sweep(now time.Time) {
 		w := v.(*way)
 		if w.pipe != nil {
 			w.pipe.Sweep(now)
+		}
+		if w.limiter != nil {
+			w.limiter.Tick(time.Now()) // now is when this should have been
 		}
 		w.sweepLanes(now)
 		return true
@@ -204,18 +230,23 @@ var entryPool = sync.Pool{New: func() any { return pipe.NewEntry() }}
 
 // once sends a call to the primary of its slot, once, and follows one redirect. kept says that the call was left to the
 // pipe and must not be released.
-func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
+func (c *cluster) once(ctx context.Context, id *acl.Identity, cl *call) (kept bool, err error) {
 	number := slot.Of(cl.stored())
 	w, err := c.wayTo(ctx, number)
 	if err != nil {
 		return false, err
 	}
 	cl.at = w
-	share := w.pipe != nil && c.shares(cl)
-	cl.out.drain = share // alone, nobody waits behind it
+	place, err := w.admitOne(ctx, id)
+	if err != nil {
+		return false, err
+	}
+	defer place.Release(false)
+	small := c.shares(cl)
+	cl.out.drain = small && w.pipe != nil // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
 	e.Cmds = append(e.Cmds[:0], cl.command())
-	if err := w.do(ctx, e, share); err != nil {
+	if err := w.do(ctx, e, small); err != nil {
 		c.doubt(number)
 		if errors.Is(err, pipe.ErrSaturated) {
 			entryPool.Put(e)
@@ -234,14 +265,19 @@ func (c *cluster) once(ctx context.Context, cl *call) (kept bool, err error) {
 	}
 	c.metrics.redirected(c.name, w.label, err)
 	c.reload(ctx)
-	return false, c.follow(ctx, cl)
+	return false, c.follow(ctx, id, cl, err)
 }
 
-// follow runs the call through redirects. A string is loaded whole before its size is known, up to what any app of the cluster may read
+// follow runs the call, which err has redirected, through redirects. A string is loaded whole before its size is known, up to what any app of the cluster may read
 // (package wire); slots move rarely.
-func (c *cluster) follow(ctx context.Context, cl *call) error {
+func (c *cluster) follow(ctx context.Context, id *acl.Identity, cl *call, err error) error {
+	place, err := c.admitRedirected(ctx, id, err)
+	if err != nil {
+		return err
+	}
+	defer place.Release(false)
 	cmd := cl.generic(ctx)
-	err := c.client.Process(ctx, cmd)
+	err = c.client.Process(ctx, cmd)
 	cl.out.reset(cl.out.budget, cl.out.arena)
 	cl.out.says = cl.row.says
 	if err == nil {

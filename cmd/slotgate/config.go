@@ -210,6 +210,12 @@ type Retries struct {
 type Overload struct {
 	// Refuse what there is no place for, the least important apps first, so that the others are served well. false: everything is let in, and when that is too much it is slow for all.
 	Enabled bool `yaml:"enabled"`
+	// Places at each node at first, and in peace, for commands under way; a batch takes one for each ten. A node that answers slowly has fewer: half of them each 50 ms, until its answers come fast enough. 1,024 are what a busy node answers in some 20 ms.
+	ShardInitial int `yaml:"shard_initial"`
+	// The least of them. 8 keep a node busy, and show when it is well again.
+	ShardMin int `yaml:"shard_min"`
+	// The most of them. As coalesce.max_queued.
+	ShardMax int `yaml:"shard_max"`
 	// Places for requests of the gateway at first. One takes a place until it is answered, a batch one for each ten keys. The gateway takes places away while its own goroutines wait for processors, and gives them back; how slow Redis is does not matter to them.
 	GatewayInitial int `yaml:"gateway_initial"`
 	// The least of them. 64 keep two processors busy: what waits for these few is no more than the gateway does in a millisecond or two.
@@ -405,7 +411,7 @@ func defaultConfig() Config {
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
 		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
-		Overload:   Overload{Enabled: true, GatewayInitial: 1024, GatewayMin: 64, GatewayMax: 16_384},
+		Overload:   Overload{Enabled: true, ShardInitial: 1024, ShardMin: 8, ShardMax: 4096, GatewayInitial: 1024, GatewayMin: 64, GatewayMax: 16_384},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},
 		JWT:        JWT{Issuer: "slotgate", Audience: "slotgate", Algorithm: tokens.EdDSA},
 		Log:        Log{Level: "info", Sample: 100, SlowMS: 100, FailuresPerS: 10},

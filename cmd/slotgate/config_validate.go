@@ -59,6 +59,9 @@ var numberBounds = map[string]bounds{
 	"ratelimits.timeout_ms":            {1, oneHourMS},
 	"ratelimits.gateways":              {0, 10_000},
 	"ratelimits.blocked_ms":            {0, 10_000},
+	"overload.shard_initial":           {1, 1 << 16},
+	"overload.shard_min":               {1, 1 << 16},
+	"overload.shard_max":               {1, 1 << 16},
 	"retries.read":                     {0, 10},
 	"retries.write":                    {0, 10},
 	"retries.budget_percent":           {0, 100},
@@ -302,6 +305,7 @@ func (v *validation) relations(c Config) {
 	if l.BytesInFlight < l.RequestMaxBytes {
 		v.fault("limits.bytes_in_flight", "%d never admits a request of limits.request_max_bytes; write %d or more", l.BytesInFlight, l.RequestMaxBytes)
 	}
+	v.places("overload.shard", c.Overload.ShardInitial, c.Overload.ShardMin, c.Overload.ShardMax)
 	v.places("overload.gateway", c.Overload.GatewayInitial, c.Overload.GatewayMin, c.Overload.GatewayMax)
 	if m := c.Overload.MemoryMaxBytes; m > 0 && m < l.BytesInFlight {
 		v.fault("overload.memory_max_bytes", "%d is less than limits.bytes_in_flight; write %d, three times that, or lower both", m, 3*l.BytesInFlight)

@@ -144,6 +144,9 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 			Dials:     cfg.Redis.MaxDials,
 		},
 		Coalesce: store.CoalesceConfig{Off: cfg.Coalesce.Off, MaxBatch: cfg.Coalesce.MaxBatch, MaxQueued: cfg.Coalesce.MaxQueued},
+		Overload: store.OverloadConfig{
+			Off: !cfg.Overload.Enabled, Initial: cfg.Overload.ShardInitial, Min: cfg.Overload.ShardMin, Max: cfg.Overload.ShardMax,
+		},
 		Durability: store.DurabilityConfig{
 			Replicas:    cfg.Durability.Replicas,
 			ReplicaWait: milliseconds(cfg.Durability.ReplicaWaitMS),

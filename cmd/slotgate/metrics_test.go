@@ -238,6 +238,7 @@ var elsewhere = map[string]string{
 	metric.CertificateExpiry.Name: "the tests of TLS",
 	metric.DurableDuration.Name:   "the tests of durability",
 	metric.DurableWrites.Name:     "the tests of durability",
+	metric.RedisShed.Name:         "the tests of overload in store",
 }
 
 // missing compares what is exposed with the list of names, both ways.

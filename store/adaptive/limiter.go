@@ -21,11 +21,11 @@ import (
 
 // Settings of a limiter. Zero fields mean the defaults beside them.
 type Settings struct {
-	// Initial is how many places there are at first; 0 = 256.
+	// Initial is how many places there are at first, and in peace; 0 = 1024.
 	Initial int
 	// Min is the least; 0 = 8. A few are needed to know that the other side is well again, and to keep it busy.
 	Min int
-	// Max is the most; 0 = 1024.
+	// Max is the most; 0 = 4096.
 	Max int
 	// Tolerance is a time that answers may take without being a sign of overload, whatever they take without load; 0 = none. With it
 	// the noise of a busy machine does not count where answers take microseconds.
@@ -33,14 +33,17 @@ type Settings struct {
 	// Slow is the time from which on answers count as slow; 0 = it is learnt from what they take without load. It is for times whose
 	// right measure is known, and that may stay bad for hours without becoming the normal state.
 	Slow time.Duration
+	// Every is how often Tick is called; 0 = not said. By how much it is late is taken off what answers take: the machine is busy, and it
+	// is late for them too. It must be told the time at which it runs, not the one at which it should.
+	Every time.Duration
 	// Clock is asked for the time only when a request with a deadline comes while half of the places are taken; nil = time.Now.
 	Clock func() time.Time
 }
 
 func (s Settings) withDefaults() Settings {
 	def(&s.Min, 8)
-	def(&s.Max, max(1024, s.Min))
-	def(&s.Initial, min(max(256, s.Min), s.Max))
+	def(&s.Max, max(4096, s.Min))
+	def(&s.Initial, min(max(1024, s.Min), s.Max))
 	if s.Clock == nil {
 		s.Clock = time.Now
 	}
@@ -233,6 +236,9 @@ func (l *Limiter) Observe(took time.Duration, n int) {
 	}
 	l.answers.Add(uint64(n)<<sumBits + uint64(took)/sumUnit*uint64(n))
 }
+
+// Lost tells that n answers did not come in time, which is a sign of overload by itself.
+func (l *Limiter) Lost(n int) { l.lost.Add(int64(n)) }
 
 const (
 	sumBits = 40

@@ -26,6 +26,9 @@ const (
 // window is what the loop remembers from one to the next.
 type window struct {
 	began     time.Time
+	ticked    time.Time     // when Tick was called last
+	lag       time.Duration // by which its calls were late, together
+	ticks     int
 	base      float64 // what answers take without load, in ns; 0 = not known
 	forgotten time.Time
 }
@@ -33,9 +36,9 @@ type window struct {
 // Tick ends the window if it is time, and sets the limit:
 //
 //   - More than 5 % of the answers did not come: 0.7 of it.
-//   - Answers took more than three times what they take without load (and than Settings.Tolerance): down to a half of it, by how
-//     much longer they took.
-//   - Else, if half of it was used: up by half its root.
+//   - Answers took more than three times what they take without load (and than Settings.Tolerance): down to three quarters of what was
+//     used, by how much longer they took, but to no less than half of it, so that one hiccup in peace leaves enough.
+//   - Else, if half of it was used: up by half its root. So also after a hiccup, back to what it was at first, when there is no queue.
 //
 // What answers take without load is the shortest mean of a window. It rises by 1 % in a second, so that a network that became slower is
 // learnt, but only in windows without a queue: rising always, as first designed, it would take an overload of minutes for the rule. When
@@ -47,8 +50,12 @@ func (l *Limiter) Tick(now time.Time) {
 	defer l.ticking.Unlock()
 	w := &l.window
 	if w.began.IsZero() {
-		w.began, w.forgotten = now, now
+		w.began, w.forgotten, w.ticked = now, now, now
+	} else if every := l.settings.Every; every > 0 {
+		w.lag += max(now.Sub(w.ticked)-every, 0)
+		w.ticks++
 	}
+	w.ticked = now
 	elapsed := now.Sub(w.began)
 	lost := float64(l.lost.Load())
 	n := float64(l.answers.Load() >> sumBits)
@@ -62,17 +69,46 @@ func (l *Limiter) Tick(now time.Time) {
 	if n > 0 {
 		mean = float64(answers&(1<<sumBits-1)) * sumUnit / n
 	}
+	mean = max(mean-w.waited(), min(mean, w.base))
 	peak := float64(l.peak.Swap(int64(l.InFlight())))
 	l.adapt(mean, lost/(n+lost), peak, elapsed)
 	l.serve(mean, n, elapsed)
-	w.began = now
+	w.began, w.lag, w.ticks = now, 0, 0
 	l.turn(now)
+}
+
+// waited is how long goroutines waited for a processor in this window, in ns, twice for an answer: when it is asked for and when it has come.
+// That is what this machine took, not the other side.
+func (w *window) waited() float64 {
+	return 2 * float64(w.lag) / float64(max(w.ticks, 1))
 }
 
 // adapt sets the limit after a window.
 func (l *Limiter) adapt(mean, lost, peak float64, elapsed time.Duration) {
-	w, limit := &l.window, l.Limit()
-	switch least := limit <= nearMin*float64(l.settings.Min); {
+	limit, base := l.Limit(), l.base(mean, elapsed)
+	slow, well := max(tolerated*base, float64(l.settings.Tolerance)), max(quiet*base, float64(l.settings.Tolerance)/2)
+	if l.settings.Slow > 0 {
+		slow, well = float64(l.settings.Slow), float64(l.settings.Slow)/2
+	}
+	g := 1.
+	if mean > 0 {
+		g = min(max(slow/mean, gradientMin), 1)
+	}
+	switch {
+	case lost > lostShare:
+		limit *= lostCut
+	case g < 1:
+		limit = max(min(limit, peak)*(.5+.5*g)+probe, limit/2)
+	case 2*peak >= limit, mean <= well && limit < float64(l.settings.Initial):
+		limit += math.Sqrt(limit) / 2
+	}
+	l.setLimit(limit)
+}
+
+// base is what answers take without load, with what a window has shown.
+func (l *Limiter) base(mean float64, elapsed time.Duration) float64 {
+	w := &l.window
+	switch least := l.Limit() <= nearMin*float64(l.settings.Min); {
 	case mean == 0:
 	case w.base == 0: // who starts in the middle of an overload has only its first answers to learn from
 		w.base = min(mean, firstFactor*float64(l.shortest.Load()))
@@ -83,23 +119,7 @@ func (l *Limiter) adapt(mean, lost, peak float64, elapsed time.Duration) {
 	case least && mean > tolerated*w.base:
 		w.base *= 1 + driftAtMin*min(elapsed.Seconds(), 1)
 	}
-	slow := max(tolerated*w.base, float64(l.settings.Tolerance))
-	if l.settings.Slow > 0 {
-		slow = float64(l.settings.Slow)
-	}
-	g := 1.
-	if mean > 0 {
-		g = min(max(slow/mean, gradientMin), 1)
-	}
-	switch {
-	case lost > lostShare:
-		limit *= lostCut
-	case g < 1:
-		limit = limit*(.5+.5*g) + probe
-	case 2*peak >= limit:
-		limit += math.Sqrt(limit) / 2
-	}
-	l.setLimit(limit)
+	return w.base
 }
 
 // serve learns how long an answer keeps the other side busy. With a queue that is what lies between two answers; without one it is that

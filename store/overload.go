@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/adaptive"
+)
+
+// OverloadConfig bounds how much is under way to one node: what a node cannot do in time is refused before it is sent (overloaded,
+// not_applied), the least important first. The bound is found by itself (package adaptive). Zero fields mean the defaults beside them.
+type OverloadConfig struct {
+	// Off sends everything.
+	Off bool
+	// Initial, Min and Max are places for single commands, a batch takes one for ten of its commands that go together: how many there are
+	// at first, at the least and at the most; 0 = 1024, 8 and 4096.
+	Initial, Min, Max int
+}
+
+const (
+	// shardTolerance is how long a node's answers may take without being a sign of overload. Below it, it is rather the gateway's own
+	// machine that is busy: then goroutines wait for a processor some milliseconds, and the node would be blamed.
+	shardTolerance = 10 * time.Millisecond
+	// lostAfter is how long an answer must have been waited for to count as lost: a caller with a short deadline is no sign of anything.
+	lostAfter = 50 * time.Millisecond
+)
+
+// newLimiter is the limiter of one node; nil = none.
+func (c OverloadConfig) newLimiter() *adaptive.Limiter {
+	if c.Off {
+		return nil
+	}
+	return adaptive.New(adaptive.Settings{Initial: c.Initial, Min: c.Min, Max: c.Max, Tolerance: shardTolerance, Every: sweepInterval})
+}
+
+type classKey struct{}
+
+// ClassKey is the context key of the class of a request, an adaptive.Class. It may lower the class of the caller's app, not raise it; a context
+// without one leaves it.
+func ClassKey() any { return classKey{} }
+
+// classOf is the class of what a caller asks for; nil is the gateway itself, which asks for what decides about many requests.
+func classOf(ctx context.Context, id *acl.Identity) adaptive.Class {
+	if id == nil {
+		return adaptive.Critical
+	}
+	class := adaptive.ClassOf(id.App.Priority)
+	if lowered, ok := ctx.Value(classKey{}).(adaptive.Class); ok {
+		return class.Lower(lowered)
+	}
+	return class
+}
+
+// What is refused was not sent, and says nothing about the node.
+var (
+	errShardFull     = &refusal{verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: "the shard of this key has more to do than it can"}, nil}
+	errShardHopeless = &refusal{verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: "the shard of this key has so much to do that it would not answer in time"}, nil}
+)
+
+// admit takes a place for commands of the caller that go to the node together; it must be released. A node that is cut off says so itself.
+func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class, commands int) (adaptive.Place, error) {
+	if w.limiter == nil || w.health.refuses() {
+		return adaptive.Place{}, nil
+	}
+	r := adaptive.Request{Class: class, Weight: adaptive.WeightOf(commands)}
+	if id != nil {
+		r.App = id.App.ID
+	}
+	r.Deadline, _ = ctx.Deadline()
+	place, reason := w.limiter.Acquire(r)
+	if reason == adaptive.Admitted {
+		return place, nil
+	}
+	w.shed.WithLabelValues(w.cluster, w.label, reason.String(), class.String()).Inc()
+	if reason == adaptive.Hopeless {
+		return place, errShardHopeless
+	}
+	return place, errShardFull
+}
+
+// admitOne is admit of one command.
+func (w *way) admitOne(ctx context.Context, id *acl.Identity) (adaptive.Place, error) {
+	if w.limiter == nil {
+		return adaptive.Place{}, nil
+	}
+	return w.admit(ctx, id, classOf(ctx, id), 1)
+}
+
+// admitRedirected is admitOne at the node that err redirects to, if that is known.
+func (c *cluster) admitRedirected(ctx context.Context, id *acl.Identity, err error) (adaptive.Place, error) {
+	if c.cfg.Overload.Off {
+		return adaptive.Place{}, nil
+	}
+	addr, moved := redis.IsMovedError(err)
+	if !moved {
+		addr, _ = redis.IsAskError(err)
+	}
+	if node := c.nodes.client(addr); node != nil {
+		return c.way(node).admitOne(ctx, id)
+	}
+	return adaptive.Place{}, nil
+}
+
+// observe tells the limiter how long the node took for commands that went together, err being what became of them.
+func (w *way) observe(start time.Time, err error, commands int) {
+	took := time.Since(start)
+	switch {
+	case err == nil, err == redis.Nil, answered(err): //nolint:errorlint // the bare sentinel is the common case
+		w.limiter.Observe(took, commands)
+	case took >= lostAfter && isTimeout(err):
+		w.limiter.Lost(commands)
+	}
+}
+
+// placeFigures are the sums of all nodes that share a label.
+type placeFigures struct{ limit, inFlight float64 }
+
+func (c *cluster) placesByNode() map[string]placeFigures {
+	sums := map[string]placeFigures{}
+	c.ways.Range(func(_, v any) bool {
+		if w := v.(*way); w.limiter != nil {
+			sum := sums[w.label]
+			sum.limit += w.limiter.Limit()
+			sum.inFlight += float64(w.limiter.InFlight())
+			sums[w.label] = sum
+		}
+		return true
+	})
+	return sums
+}
