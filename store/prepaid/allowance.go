@@ -43,6 +43,7 @@ type Allowance struct {
 	together  int   // how many of them the draw is for
 	most      int   // of them at once, after so many were too many; 0 = all
 	drawing   bool  // a goroutine draws, and goes on until nothing is left to do
+	asked     int64 // when the question was sent that Redis has not answered; 0 = there is none
 	dead      int64 // tokens to be given back
 	owes      int64 // since when position is negative; 0 = not
 
@@ -186,11 +187,8 @@ func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
 	}
 	t := a.terms.Load()
 	a.used = now
-	switch {
-	case n > t.capacity:
+	if n > t.capacity {
 		return a.denied(t, now, Never), nil
-	case t.Mode == Alone:
-		return a.decideAlone(t, now, n), nil
 	}
 	a.expire(now)
 	if left, ok := a.spend(n); ok {
@@ -257,6 +255,7 @@ func (a *Allowance) expire(now int64) {
 		}
 	}
 	a.bound(a.terms.Load())
+	a.trim() // where there are more gateways now, or a smaller limit
 	dies := now + lives
 	if p := a.position.Load(); p > 0 {
 		dies = min(dies, a.chunks.until(now, a.demand.taken(p)))
@@ -340,8 +339,8 @@ func (a *Allowance) leave(w *waiter, now int64, late bool) Decision {
 			break
 		}
 	}
-	if late {
-		a.fail(a.pool.Now())
+	if now := a.pool.Now(); late && a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout) { // and not this process
+		a.fail(now)
 	}
 	return a.unasked(a.terms.Load(), now, w.n)
 }
@@ -354,9 +353,8 @@ func (a *Allowance) GiveBack(d Decision, n int64) {
 		other.GiveBack(d, n)
 		return
 	}
-	t := a.terms.Load()
-	if t.Mode == Alone || d.Unasked {
-		a.keepLocally(t)
+	if d.Unasked {
+		a.keepLocally(a.terms.Load())
 		a.local.Refund(a.pool.Now()/1000, n)
 		return
 	}
@@ -380,7 +378,7 @@ func (a *Allowance) Spend(now, n int64) {
 	}
 	a.used = now
 	a.expire(now)
-	if a.position.Add(-n) < 0 && a.terms.Load().Mode != Alone && !a.failing && a.refused == 0 {
+	if a.position.Add(-n) < 0 && !a.failing && a.refused == 0 {
 		a.begin()
 	}
 }

@@ -16,9 +16,9 @@ const parallel = 16
 func (p *Pool) settleAll(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(parallel)
-	for _, a := range p.all() {
+	for _, a := range p.all(nil) {
 		held, owed := a.end()
-		if p.cfg.Redis == nil || held == 0 && owed == 0 {
+		if held == 0 && owed == 0 {
 			continue
 		}
 		group.Go(func() error {
@@ -47,8 +47,5 @@ func (a *Allowance) end() (held, owed int64) {
 	a.dead = 0
 	a.fail(a.pool.Now())
 	a.askAt = math.MaxInt64
-	if a.terms.Load().Mode == Alone {
-		return 0, 0
-	}
 	return held, max(-p, 0)
 }

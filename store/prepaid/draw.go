@@ -67,16 +67,22 @@ func (a *Allowance) step(first bool) bool {
 		a.mu.Unlock()
 		return false
 	}
+	a.asked = asked
 	a.mu.Unlock()
 	ctx, cancel := context.WithTimeout(a.pool.ctx, drawing)
 	defer cancel()
-	if cost == 0 { // what is lost on its way is as if it was used
-		_ = a.pool.cfg.Redis.Refund(ctx, &t.Limit, back)
-		return true
+	var g ratelimit.Grant
+	var err error
+	if cost == 0 {
+		err = a.pool.cfg.Redis.Refund(ctx, &t.Limit, back)
+	} else {
+		g, err = a.pool.cfg.Redis.Take(ctx, &t.Limit, cost, least)
 	}
-	g, err := a.pool.cfg.Redis.Take(ctx, &t.Limit, cost, least)
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.asked = 0; cost == 0 { // what is lost on its way back is as if it was used
+		return true
+	}
 	if err != nil {
 		a.fail(a.pool.Now())
 		return true
@@ -102,6 +108,7 @@ func (a *Allowance) refundable(t *terms, now int64) int64 {
 func (a *Allowance) plan(t *terms, now int64, first bool) (cost, least, need int64) {
 	a.expire(now)
 	a.bound(t)
+	a.trim()
 	p := a.position.Load()
 	a.demand.measure(now, p)
 	owed := max(-p, 0)
@@ -191,9 +198,9 @@ func (a *Allowance) give(n int64) {
 	a.demand.moved(n)
 }
 
-// heard notes how the limit stands. An answer that comes too late for those who wait is none for them. a.mu is held.
+// heard notes how the limit stands. Redis that does not answer is believed to be there again when it answers in time. a.mu is held.
 func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
-	if a.failing = now-asked > int64(a.pool.cfg.Timeout); a.failing {
+	if a.failing = a.failing && now-asked > int64(a.pool.cfg.Timeout); a.failing {
 		a.askAt = now + rest
 	}
 	a.remained.Store(g.Remaining)
@@ -212,8 +219,8 @@ func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
 func (a *Allowance) refuse(t *terms, now, least int64, g ratelimit.Grant) {
 	retry := int64(g.Retry)
 	if a.refused = least; g.Granted > 0 {
-		a.refused, retry = 1, t.perToken
-		if !t.bucket {
+		a.refused, retry = 1, (max(-a.position.Load(), 0)+1)*t.perToken // what is owed is paid first
+		if t.Rule.Algorithm == ratelimit.FixedWindow {
 			retry = max(a.windowEnds.Load()-now, 1)
 		}
 	}
@@ -273,7 +280,7 @@ func (a *Allowance) sweep(now int64) {
 	}
 	may := !a.failing && (a.refused == 0 || now >= a.retryAt) || a.failing && now >= a.askAt
 	switch {
-	case a.drawing || t.Mode == Alone:
+	case a.drawing:
 	case a.owes != 0 && now-a.owes >= payAfter && may:
 		if a.failing {
 			a.probe = 1
@@ -287,7 +294,7 @@ func (a *Allowance) sweep(now int64) {
 		return
 	}
 	// A Redis that has not answered for as long as the limit's period is owed nothing any more.
-	if p == 0 && a.dead == 0 || (a.failing || t.Mode == Alone) && quiet >= t.period {
+	if a.failing && quiet >= t.period || !a.failing && p == 0 && a.dead == 0 {
 		a.position.Store(0)
 		a.demand, a.chunks, a.dead = demand{}, chunks{}, 0
 		a.forgotten = true

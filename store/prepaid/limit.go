@@ -20,7 +20,6 @@ type Mode uint8
 const (
 	Prepaid Mode = iota // tokens are drawn ahead; the default
 	Exact               // each take asks Redis, and is never let through beyond the rule
-	Alone               // this gateway keeps the whole limit in its memory, whatever others do; Redis is never asked
 )
 
 // OnError is what is answered while Redis does not: ratelimit.Local (and "") decides for this gateway's part of the limit, in memory.

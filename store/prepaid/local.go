@@ -1,12 +1,14 @@
 package prepaid
 
+import "github.com/slotgate/slotgate/store/ratelimit"
+
 // unasked decides without Redis. a.mu is held.
 func (a *Allowance) unasked(t *terms, now, n int64) Decision {
 	switch t.OnError {
-	case "open":
+	case ratelimit.Open:
 		return Decision{Verdict: Allowed, Unasked: true, Remaining: t.most}
-	case "closed":
-		return Decision{Verdict: Unavailable, Unasked: true, RetryAfter: int64(oneSecond)}
+	case ratelimit.Closed:
+		return Decision{Verdict: Unavailable, Unasked: true, RetryAfter: oneSecond}
 	}
 	d := a.decide(t, now, n)
 	d.Unasked = true
@@ -16,27 +18,12 @@ func (a *Allowance) unasked(t *terms, now, n int64) Decision {
 	return d
 }
 
+// oneSecond, in ns, is when Redis may be there again.
 const oneSecond = int64(1e9)
-
-// decideAlone is all of mode Alone. a.mu is held.
-func (a *Allowance) decideAlone(t *terms, now, n int64) Decision {
-	if owed := -a.position.Load(); owed > 0 {
-		a.keepLocally(t)
-		g := a.local.Take(now/1000, owed, 1)
-		if a.position.Add(g.Granted) < 0 {
-			return Decision{Verdict: Denied, Next: t.perToken, RetryAfter: (owed - g.Granted + n) * t.perToken}
-		}
-	}
-	return a.decide(t, now, n)
-}
 
 // keepLocally sets local for the gateways that there are. a.mu is held.
 func (a *Allowance) keepLocally(t *terms) {
-	n := int64(1)
-	if t.Mode != Alone {
-		n = a.peers.number()
-	}
-	if n != a.localOf {
+	if n := a.peers.number(); n != a.localOf {
 		a.localOf = n
 		a.local.Set(t.part(n))
 	}

@@ -122,9 +122,61 @@ func (w *world) live(t testing.TB, gateways int) *Pool {
 	return p
 }
 
-// Meet implements Place.
-func (w *world) Meet(context.Context, string, string, bool) (int64, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.gateways, w.down
+// gateway is a pool whose work in the background is done when the test says so.
+type gateway struct {
+	*Pool
+	t    testing.TB
+	todo []func()
 }
+
+func (w *world) gateway(t testing.TB, gateways int) *gateway {
+	g := &gateway{Pool: newPool(Config{Redis: w, Now: w.clock, Gateways: gateways}), t: t}
+	g.start = func(work func()) bool {
+		g.todo = append(g.todo, work)
+		return true
+	}
+	return g
+}
+
+// work does what was started.
+func (g *gateway) work() {
+	for len(g.todo) > 0 {
+		work := g.todo[0]
+		g.todo = g.todo[1:]
+		work()
+	}
+}
+
+// take is Take, and says whether it had to wait.
+func (g *gateway) take(a *Allowance, n int64) (d Decision, waited bool) {
+	g.t.Helper()
+	if d = a.Try(g.Now(), n); d.Verdict != Ask {
+		return d, false
+	}
+	w, d, _ := a.join(g.t.Context(), g.Now(), n)
+	if w == nil {
+		return d, false
+	}
+	g.work()
+	select {
+	case d = <-w.decision:
+		return d, true
+	default:
+		g.t.Fatal("a take was forgotten")
+		return d, true
+	}
+}
+
+// all takes one after the other until one is refused, and counts those that were not.
+func (g *gateway) all(a *Allowance) (allowed int64) {
+	for {
+		d, _ := g.take(a, 1)
+		if d.Verdict != Allowed {
+			return allowed
+		}
+		allowed++
+		g.work()
+	}
+}
+
+func limitOf(r ratelimit.Rule) Limit { return Limit{Cluster: "c", Key: Key("ns", "l", ""), Rule: r} }

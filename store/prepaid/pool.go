@@ -41,7 +41,7 @@ type Place interface {
 
 // Config is what a Pool needs. Zero fields mean the defaults beside them.
 type Config struct {
-	Redis   Redis         // nil = all limits are kept as in mode Alone
+	Redis   Redis         // required
 	Timeout time.Duration // the longest wait of a request; 0 = DefaultTimeout
 	// Gateways is how many gateways share the limits; 0 = they count each other in each cluster, if Redis is a Place, else 1. If they count, a gateway holds nothing for its first
 	// three seconds, and one that goes is missed for ten. Too small a number lets through more: each takes the share of a larger part.
@@ -105,9 +105,6 @@ func (p *Pool) Now() int64 { return p.cfg.Now() }
 // Allowance is this gateway's part in a limit: one for each Limit.Key of a cluster. One that is known takes over what has changed of l. It can be
 // kept as long as it is of use; Take finds its way if the pool has forgotten it meanwhile.
 func (p *Pool) Allowance(l Limit) *Allowance {
-	if p.cfg.Redis == nil {
-		l.Mode = Alone
-	}
 	name := l.Cluster + " " + l.Key
 	p.mu.Lock()
 	a := p.byKey[name]
@@ -126,13 +123,11 @@ func (p *Pool) add(name string, l Limit) *Allowance {
 	a := p.byKey[name]
 	switch {
 	case a != nil: // made meanwhile; who made it knows the limit as well
-	case len(p.byKey) < maxAllowances || l.Mode == Alone:
+	case len(p.byKey) < maxAllowances:
 		a = newAllowance(p, name, newTerms(l), p.of(l.Cluster))
 		p.byKey[name] = a
 	default:
-		if l.Mode == Prepaid {
-			l.Mode = Exact
-		}
+		l.Mode = Exact
 		a = newAllowance(p, name, newTerms(l), p.of(l.Cluster))
 	}
 	return a
@@ -165,33 +160,38 @@ func (p *Pool) forget(a *Allowance) {
 	}
 }
 
-func (p *Pool) all() []*Allowance {
+// all appends the allowances to list.
+func (p *Pool) all(list []*Allowance) []*Allowance {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := make([]*Allowance, 0, len(p.byKey))
 	for _, a := range p.byKey {
-		all = append(all, a)
+		list = append(list, a)
 	}
-	return all
+	return list
 }
 
 func (p *Pool) sweeping(ctx context.Context) {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
+	var list []*Allowance
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			p.sweep(p.Now())
+			list = p.sweep(p.Now(), list[:0])
+			clear(list)
 		}
 	}
 }
 
-func (p *Pool) sweep(now int64) {
-	for _, a := range p.all() {
+// sweep needs memory for a list of all.
+func (p *Pool) sweep(now int64, list []*Allowance) []*Allowance {
+	list = p.all(list)
+	for _, a := range list {
 		a.sweep(now)
 	}
+	return list
 }
 
 // goes is start.

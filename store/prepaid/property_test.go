@@ -139,7 +139,7 @@ func (f *fleet) step() {
 			f.world.now += f.Int64N(int64(400 * time.Millisecond))
 		}
 	case r < 80:
-		f.pools[i].sweep(f.world.now)
+		f.pools[i].sweep(f.world.now, nil)
 	case r < 83:
 		if f.undo && len(f.waiters) > 0 {
 			f.leave(f.IntN(len(f.waiters)))

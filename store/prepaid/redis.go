@@ -26,13 +26,13 @@ type clusters struct {
 	limiter *ratelimit.Limiter
 }
 
-// gateway is who asks: no app.
-func gateway(cluster string) *acl.Identity { return &acl.Identity{App: &acl.App{Cluster: cluster}} }
+// asker is who asks: no app.
+func asker(cluster string) *acl.Identity { return &acl.Identity{App: &acl.App{Cluster: cluster}} }
 
 func (c clusters) Take(ctx context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error) {
-	return c.limiter.TakeAt(ctx, gateway(l.Cluster), l.Key, l.Rule, cost, least)
+	return c.limiter.TakeAt(ctx, asker(l.Cluster), l.Key, l.Rule, cost, least)
 }
 
 func (c clusters) Refund(ctx context.Context, l *Limit, n int64) error {
-	return c.limiter.RefundAt(ctx, gateway(l.Cluster), l.Key, l.Rule, n)
+	return c.limiter.RefundAt(ctx, asker(l.Cluster), l.Key, l.Rule, n)
 }
