@@ -1,6 +1,10 @@
 package ratelimit
 
-import "math/bits"
+import (
+	"hash/fnv"
+	"io"
+	"math/bits"
+)
 
 // Lua's numbers are doubles, so everything the script computes must stay at or below 2^53. A bucket's level is in tokens times units
 // of time, at most `top * period`: units are microseconds while that fits, and longer for limits that are larger.
@@ -21,6 +25,7 @@ func (k kind) bucket() bool { return k <= shaper }
 
 // exact are the numbers of a rule as script and model use them.
 type exact struct {
+	tag    int64 // by which its state is found
 	kind   kind
 	limit  int64 // tokens for each period
 	period int64 // in units: limit * period, burst * period <= 2^53
@@ -38,7 +43,7 @@ const fewUnits = 1000
 
 // exactly prepares a valid rule for a take that waits for maxWait us at most.
 func (r *Rule) exactly(maxWait int64) exact {
-	x, micros := exact{kind: r.kind(), limit: r.Limit}, r.PeriodMS*1000
+	x, micros := exact{tag: r.tag(), kind: r.kind(), limit: r.Limit}, r.PeriodMS*1000
 	switch x.kind {
 	case bucket, shaper:
 		x.unit, x.period = units(r.top(), micros)
@@ -69,6 +74,19 @@ func (r *Rule) kind() kind {
 		return first
 	}
 	return fixed
+}
+
+// tag is 53 bits of a hash of the rule's id and of what its state is: a rule that becomes another kind begins anew, and a level is never
+// read as counts. Two rules of one limit with the same tag would only be at odds after an edit, for the life of their state.
+func (r *Rule) tag() int64 {
+	h := fnv.New64a()
+	if r.kind().bucket() {
+		_, _ = h.Write([]byte{'b'})
+	} else {
+		_, _ = h.Write([]byte{'w'})
+	}
+	_, _ = io.WriteString(h, r.ID)
+	return int64(h.Sum64() >> 11)
 }
 
 // top is the most tokens that a bucket can hold, with the longest reservation. It is a property of the rule and not of a take,

@@ -5,6 +5,7 @@ import (
 	_ "embed" // the script
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
@@ -231,15 +232,23 @@ func (l *Limiter) arguments(c call, keys []string, first int, rules []Rule) ([]s
 	if l.clock != nil {
 		clock = l.clock()
 	}
-	numbers := make([]byte, 0, 8*(numbersOfCall+numbersOfRule*len(rules)))
-	numbers = appendNumbers(numbers, int64(c.mode), c.cost, c.least, clock, int64(first), int64(len(rules)))
-	numbers = appendRules(numbers, c.exactly(rules))
-	argv := []any{numbers, names(rules[:first]), names(rules[first:])}
+	b := make([]byte, 0, 8*(numbersOfCall+numbersOfRule*len(rules)))
+	b = appendNumbers(b, int64(c.mode), c.cost, c.least, clock, int64(first), int64(len(rules)))
+	argv := []any{appendRules(b, c.exactly(rules))}
 	if c.idempotency.Key != "" {
 		keys = append(keys, recordKey(keys[0], c.idempotency.Key))
-		argv = append(argv, recordVersion+string(c.idempotency.Fingerprint[:]), l.run.RecordTTL().Milliseconds())
+		argv = append(argv, recordVersion+string(c.idempotency.Fingerprint[:]), l.run.RecordTTL().Milliseconds(), strings.Join(ids(rules), ","))
 	}
 	return keys, argv
+}
+
+// ids are those of rules; none has a comma.
+func ids(rules []Rule) []string {
+	list := make([]string, len(rules))
+	for i := range rules {
+		list[i] = rules[i].ID
+	}
+	return list
 }
 
 func (c *call) exactly(rules []Rule) []exact {

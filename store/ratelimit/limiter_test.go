@@ -63,6 +63,11 @@ func (b *bench) wantRemaining(subject string, want ...int64) {
 	}
 }
 
+func (b *bench) exactly() []exact {
+	var c call
+	return c.exactly(b.lim.Definition.Rules)
+}
+
 func keyed(key ...string) (i store.Idempotency) {
 	if len(key) > 0 {
 		i.Key = key[0]
@@ -308,7 +313,7 @@ func TestTimeIsTheNodes(t *testing.T) {
 	b.take(Request{Subject: "u"})
 	ctx := testContext(t)
 	text := client(t).Get(ctx, keysOf(b.id, "api", "u", Atomic).subject).Val()
-	held, err := readStates(text, "bown;", []exact{{kind: bucket}})
+	held, err := readStates(text, b.exactly())
 	if err != nil || held[0].a != minute || held[0].c != minute {
 		t.Fatalf("%q, read as %+v: %v", text, held, err)
 	}

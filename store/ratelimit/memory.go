@@ -27,7 +27,7 @@ type Memory struct {
 type remembered struct {
 	key    string
 	at     time.Time
-	states map[string]state // by names of one rule
+	states map[int64]state // by the tag of the rule
 }
 
 // NewMemory makes an empty Memory of one of so many gateways, at least 1.
@@ -56,18 +56,18 @@ func (m *Memory) Take(now time.Time, key string, lim Limit, r *Request) (Result,
 	m.forget(now)
 	states := make([]state, len(rules))
 	own, total := m.entry(key+" s "+r.Subject, now), m.entry(key+" t", now)
-	of := func(rule *Rule) map[string]state {
+	of := func(rule *Rule) map[int64]state {
 		if rule.Scope == PerLimit {
 			return total.states
 		}
 		return own.states
 	}
 	for i := range rules {
-		states[i] = of(&rules[i])[names(rules[i:i+1])]
+		states[i] = of(&rules[i])[numbers[i].tag]
 	}
 	out := reply{verdict: decide(now.UnixMicro(), take, r.cost(), r.least(), numbers, states), order: order}
 	for i := range rules {
-		of(&rules[i])[names(rules[i:i+1])] = states[i]
+		of(&rules[i])[numbers[i].tag] = states[i]
 	}
 	res := out.result(rules, take)
 	res.Source = FromLocal
@@ -88,7 +88,7 @@ func (m *Memory) entry(key string, now time.Time) *remembered {
 		found.at = now
 		return found
 	}
-	made := &remembered{key, now, map[string]state{}}
+	made := &remembered{key, now, map[int64]state{}}
 	m.entries[key] = m.used.PushFront(made)
 	return made
 }

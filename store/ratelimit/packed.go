@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
-	"strings"
 )
 
 // How numbers travel between Go and the script, and lie in Redis: as doubles, which both read in a fraction of the time of text.
@@ -14,8 +13,8 @@ var errBadPacked = errors.New("ratelimit: these are not numbers that a script of
 // What there is of each, 8 bytes for a number.
 const (
 	numbersOfCall  = 6
-	numbersOfRule  = 6
-	numbersOfState = 4
+	numbersOfRule  = 7
+	numbersOfState = 5
 )
 
 func appendNumbers(b []byte, numbers ...int64) []byte {
@@ -59,63 +58,40 @@ func (p *packed) number() int64 {
 // text is a string behind its length.
 func (p *packed) text() string { return p.bytes(p.number()) }
 
-// names are those of the states of rules, `bminute,wday;`, or nothing for no rules. The ids of rules have neither comma nor semicolon. A rule
-// that becomes another kind has another name, so that a level is never read as counts.
-func names(rules []Rule) string {
-	var b strings.Builder
-	for i := range rules {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		if rules[i].kind().bucket() {
-			b.WriteByte('b')
-		} else {
-			b.WriteByte('w')
-		}
-		b.WriteString(rules[i].ID)
-	}
-	if len(rules) > 0 {
-		b.WriteByte(';')
-	}
-	return b.String()
-}
-
-// idsOf are the ids in names.
-func idsOf(names string) []string {
-	if names == "" {
-		return nil
-	}
-	ids := strings.Split(strings.TrimSuffix(names, ";"), ",")
-	for i := range ids {
-		if ids[i] != "" {
-			ids[i] = ids[i][1:]
-		}
-	}
-	return ids
-}
-
-// readStates reads what the script held of the rules with these names; nothing is the zero state of each.
-func readStates(text, names string, rules []exact) ([]state, error) {
+// readStates reads what the script held of rules: of each what is at its place, or elsewhere if they were edited, or the zero state.
+func readStates(text string, rules []exact) ([]state, error) {
+	const size = numbersOfState * 8
 	states := make([]state, len(rules))
-	if text == "" {
-		return states, nil
-	}
-	rest, ok := strings.CutPrefix(text, names)
-	if !ok || len(rest) != len(rules)*numbersOfState*8 {
-		return nil, errBadPacked
-	}
-	p := packed{rest: rest}
-	for i := range states {
-		s := state{p.number(), p.number(), p.number(), p.number()}
-		if min(s.a, s.b, s.c, s.d) < 0 || rules[i].kind.bucket() && s.a > 0 && s.c == 0 {
+	for i := range rules {
+		s, err := findState(text, i*size, rules[i].tag)
+		for at := 0; s == nil && at+size <= len(text); at += size {
+			s, err = findState(text, at, rules[i].tag)
+		}
+		if s == nil {
+			continue
+		}
+		if err != nil || min(s.a, s.b, s.c, s.d) < 0 || rules[i].kind.bucket() && s.a > 0 && s.c == 0 {
 			return nil, errBadPacked
 		}
-		states[i] = s
+		states[i] = *s
 	}
-	return states, p.err
+	return states, nil
 }
 
-// appendRules packs the numbers of rules for the script, six for each.
+// findState is the state in text at a place, nil if it is that of another rule.
+func findState(text string, at int, tag int64) (*state, error) {
+	if at+numbersOfState*8 > len(text) {
+		return nil, nil
+	}
+	p := packed{rest: text[at:]}
+	if p.number() != tag || p.err != nil {
+		return nil, nil
+	}
+	s := state{p.number(), p.number(), p.number(), p.number()}
+	return &s, p.err
+}
+
+// appendRules packs the numbers of rules for the script, seven for each.
 func appendRules(b []byte, rules []exact) []byte {
 	for i := range rules {
 		x := &rules[i]
@@ -123,7 +99,7 @@ func appendRules(b []byte, rules []exact) []byte {
 		if x.kind.bucket() {
 			last = [2]int64{x.most, x.full}
 		}
-		b = appendNumbers(b, int64(x.kind), x.limit, x.period, x.unit, last[0], last[1])
+		b = appendNumbers(b, x.tag, int64(x.kind), x.limit, x.period, x.unit, last[0], last[1])
 	}
 	return b
 }
@@ -131,7 +107,7 @@ func appendRules(b []byte, rules []exact) []byte {
 // rules reads what appendRules has packed.
 func (p *packed) rules() (rules []exact) {
 	for len(p.rest) > 0 && p.err == nil {
-		x := exact{kind: kind(p.number()), limit: p.number(), period: p.number(), unit: p.number()}
+		x := exact{tag: p.number(), kind: kind(p.number()), limit: p.number(), period: p.number(), unit: p.number()}
 		if x.kind.bucket() {
 			x.most, x.full = p.number(), p.number()
 		} else {

@@ -16,12 +16,11 @@ func said(granted, now int64, own, total string) string {
 
 // record is what the script keeps, without its head.
 func record(c call, reply string, first int, rules []Rule) string {
-	var b []byte
-	for _, text := range []string{reply, names(rules[:first]), names(rules[first:])} {
-		b = append(appendNumbers(b, int64(len(text))), text...)
-	}
-	b = appendNumbers(b, int64(c.mode), c.cost, c.least, 0, int64(first), int64(len(rules)))
-	return string(appendRules(b, c.exactly(rules)))
+	b := append(appendNumbers(nil, int64(len(reply))), reply...)
+	asked := appendNumbers(nil, int64(c.mode), c.cost, c.least, 0, int64(first), int64(len(rules)))
+	asked = appendRules(asked, c.exactly(rules))
+	b = append(appendNumbers(b, int64(len(asked))), asked...)
+	return string(b) + strings.Join(ids(rules), ",")
 }
 
 // records are some that scripts write, for every kind of rule.
@@ -31,10 +30,8 @@ func records(t testing.TB) (all []string) {
 		Rule{ID: "f", Algorithm: FixedWindow, Align: AlignFirstHit, Limit: 2, PeriodMS: 60_000})
 	c := call{mode: take, cost: 1, least: 1}
 	for first := 1; first <= len(rules); first++ {
-		states := held{states: make([]state, first)}
-		states.states[0] = state{minute, T0, minute, 0}
-		states.names = strings.Split(strings.TrimSuffix(names(rules[:first]), ";"), ",")
-		all = append(all, record(c, said(1, T0, "", ""), first, rules), record(c, said(1, T0, states.text(), ""), first, rules))
+		own := held{[]int64{rules[0].tag()}, []state{{minute, T0, minute, 0}}}
+		all = append(all, record(c, said(1, T0, "", ""), first, rules), record(c, said(1, T0, own.text(), ""), first, rules))
 	}
 	return all
 }
@@ -57,10 +54,9 @@ func TestBrokenRecordsAreErrors(t *testing.T) {
 	whole := records(t)[3]
 	broken := map[string]string{
 		"nothing":          "",
-		"one byte less":    whole[:len(whole)-1],
-		"one byte more":    whole + "x",
+		"an id more":       whole + ",x",
 		"half":             whole[:len(whole)/2],
-		"a rule less":      whole[:len(whole)-numbersOfRule*8],
+		"an id less":       strings.TrimSuffix(whole, ",f"),
 		"another grant":    whole[:8] + string(appendNumbers(nil, 2)) + whole[16:],
 		"half a token":     whole[:8] + double(1.5) + whole[16:],
 		"no number":        whole[:8] + double(math.NaN()) + whole[16:],
@@ -96,8 +92,8 @@ func FuzzRecord(f *testing.F) {
 // FuzzStates: the same for what the script says it has found.
 func FuzzStates(f *testing.F) {
 	rules := valid(f, bucketOf("b", 60, 60_000, 60), Rule{ID: "s", Algorithm: SlidingWindow, Limit: 9, PeriodMS: 86_400_000})
-	h := held{[]string{"bb", "ws"}, []state{{minute, T0, minute, 0}, {T0, minute, 5, 3}}}
-	for _, text := range []string{h.text(), "", "bb,ws;", h.text()[1:], h.text() + "x"} {
+	h := held{[]int64{rules[1].tag(), rules[0].tag()}, []state{{T0, minute, 5, 3}, {minute, T0, minute, 0}}}
+	for _, text := range []string{h.text(), "", h.text()[40:], h.text()[1:], h.text() + "x"} {
 		f.Add(text, int64(1), int64(T0))
 	}
 	f.Fuzz(func(t *testing.T, text string, granted, now int64) {
@@ -113,12 +109,12 @@ func TestAReplyThatTheModelDoesNotExplainIsAnError(t *testing.T) {
 	rules := valid(t, bucketOf("b", 60, 60_000, 60))
 	c := call{mode: take, cost: 2, least: 1}
 	for name, reply := range map[string]any{
-		"another grant":            said(1, T0, "", ""),
-		"nothing":                  "",
-		"a number":                 int64(2),
-		"half of it":               said(2, T0, "", "")[:12],
-		"the state of other rules": said(2, T0, held{[]string{"bx"}, make([]state, 1)}.text(), ""),
-		"a state of no rule":       said(2, T0, "", "bx;"),
+		"another grant":      said(1, T0, "", ""),
+		"nothing":            "",
+		"a number":           int64(2),
+		"half of it":         said(2, T0, "", "")[:12],
+		"a level of nothing": said(2, T0, held{[]int64{rules[0].tag()}, []state{{minute, T0, 0, 0}}}.text(), ""),
+		"a level below 0":    said(2, T0, held{[]int64{rules[0].tag()}, []state{{-minute, T0, minute, 0}}}.text(), ""),
 	} {
 		if _, err := parse(c, 1, rules, []any{reply}); !errors.Is(err, errBadReply) && !errors.Is(err, errBadPacked) {
 			t.Errorf("%s: %v", name, err)

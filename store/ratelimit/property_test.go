@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -175,27 +174,24 @@ func sorted(rules []Rule) (all []Rule, own int) {
 
 // held is what Redis holds of one key: the states of some rules.
 type held struct {
-	names  []string // of each state
+	tags   []int64 // of each state
 	states []state
 }
 
-// text are the bytes.
 func (h held) text() string {
-	if h.names == nil {
-		return ""
-	}
-	b := []byte(strings.Join(h.names, ",") + ";")
-	for _, s := range h.states {
-		b = appendNumbers(b, s.a, s.b, s.c, s.d)
+	var b []byte
+	for i, s := range h.states {
+		b = appendNumbers(b, h.tags[i], s.a, s.b, s.c, s.d)
 	}
 	return string(b)
 }
 
 // of are the states of rules.
-func (h held) of(rules []Rule) held {
-	now := held{strings.Split(strings.TrimSuffix(names(rules), ";"), ","), make([]state, len(rules))}
-	for i, name := range now.names {
-		if at := slices.Index(h.names, name); at >= 0 {
+func (h held) of(rules []exact) held {
+	now := held{make([]int64, len(rules)), make([]state, len(rules))}
+	for i := range rules {
+		now.tags[i] = rules[i].tag
+		if at := slices.Index(h.tags, rules[i].tag); at >= 0 {
 			now.states[i] = h.states[at]
 		}
 	}
@@ -204,15 +200,17 @@ func (h held) of(rules []Rule) held {
 
 // play runs an operation in the model, on what there is by scope.
 func (o *operation) play(own, total *held) verdict {
-	s := split(o.rules)
-	newOwn, newTotal := own.of(s.subject), total.of(s.total)
-	states := slices.Concat(newOwn.states[:len(s.subject)], newTotal.states[:len(s.total)])
-	v := decide(o.at, o.mode, o.call.cost, o.call.least, o.call.exactly(slices.Concat(s.subject, s.total)), states)
-	if v.written && len(s.subject) > 0 {
-		*own = held{newOwn.names, states[:len(s.subject)]}
+	rules, first := sorted(o.rules)
+	numbers := o.call.exactly(rules)
+	newOwn, newTotal := own.of(numbers[:first]), total.of(numbers[first:])
+	states := slices.Concat(newOwn.states, newTotal.states)
+	v := decide(o.at, o.mode, o.call.cost, o.call.least, numbers, states)
+	newOwn.states, newTotal.states = states[:first], states[first:]
+	if v.written && first > 0 {
+		*own = newOwn
 	}
-	if v.written && len(s.total) > 0 {
-		*total = held{newTotal.names, states[len(s.subject):]}
+	if v.written && first < len(rules) {
+		*total = newTotal
 	}
 	return v
 }

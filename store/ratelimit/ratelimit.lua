@@ -1,16 +1,17 @@
 -- Decides a take, a peek or a refund against all rules of a limit at once.
--- KEYS: 1 or 2 strings with the state of rules; last, if there is ARGV[4], the record of the Idempotency-Key.
--- ARGV: 1 doubles: mode 0 take, 1 peek, 2 refund, 3 undo (refund that forgets the record); cost; the least that may be granted; the
--- clock in us of a test, otherwise 0; how many rules are in KEYS[1]; how many there are; then 6 for each rule: kind 0 bucket, 1 shaper,
+-- KEYS: 1 or 2 strings with the state of rules; last, if there is ARGV[2], the record of the Idempotency-Key.
+-- ARGV: 1 doubles: mode 0 take, 1 peek, 2 refund, 3 undo (refund that forgets the record); cost; the least that may be granted; the clock
+-- in us of a test, otherwise 0; how many rules are in KEYS[1]; how many there are; then 7 for each rule: tag; kind 0 bucket, 1 shaper,
 -- 2 fixed, 3 first, 4 sliding; limit; period in units; us in a unit; of a bucket the most that fits and the part of it that needs no
--- waiting, both in tokens times units, of a window its period and its offset in us.
--- 2 and 3 the names of the rules in KEYS[1] and KEYS[2]; with an Idempotency-Key also 4 head of its record and 5 its life in ms.
+-- waiting, both in tokens times units, of a window its period and its offset in us. They are one argument, since the table ARGV grows
+-- in steps that take longer than to unpack all this. With an Idempotency-Key also 2 head of its record, 3 its life in ms, 4 what it
+-- keeps behind the answer.
 -- Returns a string: doubles granted, the clock in us, length of the state that KEYS[1] had before, that state, and that of KEYS[2]. The
 -- model in Go finds from it what to answer, at no cost to Redis. Or {-20, the record without its head}, or {-21}: it is another's.
 --
--- State: the names `bminute,wday;`, b for a bucket and w for a window, then for each four doubles: level, time in us, period and 0, or
--- start in us, period in us, count and count of the window before. A level is in tokens times units, `limit` of it drain in a unit.
--- All 0 is a rule that nothing was taken of.
+-- State: for each rule five doubles: its tag, which says whether it is a bucket or a window too, then level, time in us, period and 0, or
+-- start in us, period in us, count and count of the window before. A level is in tokens times units, `limit` of it drain in a unit. What
+-- is of no rule any more is forgotten by the next write.
 --
 -- All numbers are integers up to 2^53: doubles hold them, and the quotient of two of them rounded down or up is then the true one,
 -- since it misses an integer by 1/b at least, more than half the distance of doubles there. exact.go chooses units so that it holds.
@@ -18,8 +19,9 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local jitter = 5000000 -- a clock that steps back by up to 5 s is waited for; one further back is believed, or limits would hang
 local forever = 4503599627370496 -- us, 143 years: no state lives longer
-local mode, cost, least, now, own, count, rules = unpack('<dddddd', ARGV[1])
-local head = ARGV[4]
+-- The first rule is read with the call, as most limits have no other.
+local mode, cost, least, now, own, count, tag, kind, limit, period, unit, most, offset, others = unpack('<ddddddddddddd', ARGV[1])
+local head = ARGV[2]
 
 if head and mode ~= 3 then
   local record = call('GET', KEYS[#KEYS])
@@ -34,28 +36,8 @@ if now == 0 then
   now = t[1] * 1000000 + t[2]
 end
 
-local state, total = call('GET', KEYS[1]), own < count and call('GET', KEYS[2])
-
--- A state of other rules, which were edited since, is brought into their order. What has no name any more is forgotten.
-local find = string.find
-if state and (#state ~= #ARGV[2] + own * 32 or find(state, ARGV[2], 1, true) ~= 1)
-  or total and (#total ~= #ARGV[3] + (count - own) * 32 or find(total, ARGV[3], 1, true) ~= 1) then
-  local function arrange(old, names)
-    local places, at = {}, (find(old, ';', 1, true) or #old) + 1
-    for name in string.gmatch(string.sub(old, 1, at - 2), '[^,]+') do
-      places[name], at = at, at + 32
-    end
-    local new = names
-    for name in string.gmatch(names, '[^,;]+') do
-      at = places[name]
-      new = new .. (at and at + 31 <= #old and string.sub(old, at, at + 31) or string.rep('\0', 32))
-    end
-    return new
-  end
-  state, total = state and arrange(state, ARGV[2]), total and arrange(total, ARGV[3])
-end
-local before, before_total = state or '', total or ''
-if mode == 1 then return pack('<dddc0c0', 0, now, #before, before, before_total) end
+local state, total = call('GET', KEYS[1]) or '', own < count and call('GET', KEYS[2]) or ''
+if mode == 1 then return pack('<dddc0c0', 0, now, #state, state, total) end
 
 -- Every rule gives what is wanted, of a refund a negative number, or the round finds the least that one can give, and there is another
 -- round for that. So nothing is kept of a rule from one loop to the next, and the common case is a single round.
@@ -63,17 +45,25 @@ local want, granted, moved = cost, cost, false
 if mode ~= 0 then want, granted = -cost, 0 end
 local own_state, own_life, new, life
 while true do
-  local can, old, place, at = want, state, #ARGV[2] + 1, rules
-  new, life = ARGV[2], 0
+  local can, old, place, at = want, state, 1, others
+  new, life = '', 0
   for n = 1, count do
     if n == own + 1 then
       own_state, own_life = new, life
-      new, life, old, place = ARGV[3], 0, total, #ARGV[3] + 1
+      new, life, old, place = '', 0, total, 1
     end
-    local kind, limit, period, unit, most, offset
-    kind, limit, period, unit, most, offset, at = unpack('<dddddd', ARGV[1], at)
-    local a, b, c, d = 0, 0, 0, 0
-    if old then a, b, c, d, place = unpack('<dddd', old, place) end
+    if n > 1 then tag, kind, limit, period, unit, most, offset, at = unpack('<ddddddd', ARGV[1], at) end
+    local known, a, b, c, d = 0, 0, 0, 0, 0
+    if place + 39 <= #old then known, a, b, c, d, place = unpack('<ddddd', old, place) end
+    if known ~= tag then -- it is new, or the rules were edited and it has another place
+      a, b, c, d = 0, 0, 0, 0
+      for other = 1, #old - 39, 40 do
+        if unpack('<d', old, other) == tag then
+          known, a, b, c, d = unpack('<ddddd', old, other)
+          break
+        end
+      end
+    end
     local gives, ends = 0, 0
 
     if kind < 2 then -- a level, b time, c period
@@ -143,7 +133,10 @@ while true do
     end
 
     if gives < can then can = gives end
-    if can == want then new = pack('<c0dddd', new, a, b, c, d) end
+    if can == want then
+      local record = pack('<ddddd', tag, a, b, c, d)
+      if new == '' then new = record else new = new .. record end -- pack would copy it byte by byte
+    end
     if ends > life then life = ends end
   end
 
@@ -151,9 +144,10 @@ while true do
   if can >= least then
     want, granted = can, can
   else -- a refusal writes nothing, except a clock that was set back
-    if not moved then return pack('<dddc0c0', 0, now, #before, before, before_total) end
+    if not moved then return pack('<dddc0c0', 0, now, #state, state, total) end
     want, granted = 0, 0
   end
+  tag, kind, limit, period, unit, most, offset = unpack('<ddddddd', ARGV[1], 49)
 end
 
 -- Only now anything is written. A key lives until all is back, rounded up to ms, and a second.
@@ -165,11 +159,11 @@ else
   call('SET', KEYS[1], new, 'PX', format('%d', life / 1000 + 1000.9995))
 end
 
-local reply = pack('<dddc0c0', granted, now, #before, before, before_total)
+local reply = pack('<dddc0c0', granted, now, #state, state, total)
 if head and mode == 3 then
   call('DEL', KEYS[#KEYS])
 elseif head and (granted > 0 or mode == 2) then
-  -- The rules are kept too: the answer is that of the first take even if they were edited since.
-  call('SET', KEYS[#KEYS], pack('<c0dc0dc0dc0c0', head, #reply, reply, #ARGV[2], ARGV[2], #ARGV[3], ARGV[3], ARGV[1]), 'PX', ARGV[5])
+  -- The rules are kept too: the answer is that of the first take, though they may be edited since.
+  call('SET', KEYS[#KEYS], pack('<c0dc0dc0c0', head, #reply, reply, #ARGV[1], ARGV[1], ARGV[4]), 'PX', ARGV[3])
 end
 return reply

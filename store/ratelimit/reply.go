@@ -3,6 +3,7 @@ package ratelimit
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/slotgate/slotgate/store"
 )
@@ -29,7 +30,7 @@ func parse(c call, first int, rules []Rule, values []any) (reply, error) {
 		return r, nil
 	}
 	text, _ := values[0].(string)
-	d := decided{mode: c.mode, cost: c.cost, least: c.least, rules: c.exactly(rules), first: int64(first), own: names(rules[:first]), total: names(rules[first:])}
+	d := decided{mode: c.mode, cost: c.cost, least: c.least, rules: c.exactly(rules), first: int64(first), ids: ids(rules)}
 	r, err := d.again(text)
 	if err != nil {
 		return r, store.NewError(store.CodeBackendError, "").WithCause(err)
@@ -42,31 +43,30 @@ type decided struct {
 	mode        mode
 	cost, least int64
 	rules       []exact
+	ids         []string
 	first       int64 // so many are those of the first key
-	own, total  string
 }
 
 // again decides here what the script has, by its reply.
 func (d *decided) again(text string) (r reply, err error) {
-	if d.first < 1 || d.first > int64(len(d.rules)) {
+	if d.first < 1 || d.first > int64(len(d.rules)) || len(d.ids) != len(d.rules) {
 		return r, errBadReply
 	}
 	p := packed{rest: text}
 	granted, now := p.number(), p.number()
-	own, e1 := readStates(p.text(), d.own, d.rules[:d.first])
-	total, e2 := readStates(p.rest, d.total, d.rules[d.first:])
+	own, e1 := readStates(p.text(), d.rules[:d.first])
+	total, e2 := readStates(p.rest, d.rules[d.first:])
 	if err := errors.Join(p.err, e1, e2); err != nil {
 		return r, err
 	}
 	r.verdict = decide(now, d.mode, d.cost, d.least, d.rules, slices.Concat(own, total))
-	r.order = slices.Concat(idsOf(d.own), idsOf(d.total))
-	if d.mode != peek && r.granted != granted || len(r.order) != len(d.rules) {
+	if r.order = d.ids; d.mode != peek && r.granted != granted {
 		return r, errBadReply
 	}
 	return r, nil
 }
 
-// parseRecord reads what the script has kept: its reply, the names of the rules and its ARGV[1].
+// parseRecord reads what the script has kept: its reply, what it was asked, and the ids of the rules.
 func parseRecord(values []any) (reply, error) {
 	if len(values) != 2 {
 		return reply{}, errBadReply
@@ -74,11 +74,12 @@ func parseRecord(values []any) (reply, error) {
 	kept, _ := values[1].(string)
 	p := packed{rest: kept}
 	text := p.text()
-	d := decided{own: p.text(), total: p.text(), mode: mode(p.number()), cost: p.number(), least: p.number()}
-	p.number() // the clock
-	d.first = p.number()
-	count := p.number()
-	if d.rules = p.rules(); p.err != nil || count != int64(len(d.rules)) {
+	asked := packed{rest: p.text()}
+	d := decided{ids: strings.Split(p.rest, ","), mode: mode(asked.number()), cost: asked.number(), least: asked.number()}
+	asked.number() // the clock
+	d.first = asked.number()
+	count := asked.number()
+	if d.rules = asked.rules(); p.err != nil || asked.err != nil || count != int64(len(d.rules)) {
 		return reply{}, errBadReply
 	}
 	r, err := d.again(text)

@@ -53,10 +53,10 @@ type One struct {
 	state state
 }
 
-// Set gives it a valid rule. The state of before is read in its light; a window that becomes a bucket begins anew, and the other way.
+// Set gives it a valid rule. The state of before is read in its light; one of another id begins anew, and a window that becomes a bucket.
 func (o *One) Set(rule Rule) {
 	x := rule.exactly(0)
-	if x.kind.bucket() != o.exact.kind.bucket() {
+	if x.tag != o.exact.tag {
 		o.state = state{}
 	}
 	o.exact = x
