@@ -135,16 +135,20 @@ func (r random) request(rules []Rule) call {
 		most = min(most, rules[i].capacity(0))
 	}
 	c := call{mode: []mode{take, take, take, take, take, peek, refund}[r.IntN(7)], cost: 1}
-	switch r.IntN(4) {
+	switch r.IntN(5) {
 	case 0:
 		c.cost = 1 + r.Int64N(most)
+	case 4: // what is granted is then all that there is
+		c.cost, c.least = most, 1
 	case 1:
 		c.cost = r.count()
 	case 2:
 		c.cost = 1 + r.Int64N(min(most, 5))
 	}
-	if c.least = c.cost; r.IntN(4) == 0 {
-		c.least = 1 + r.Int64N(c.cost)
+	if c.least == 0 {
+		if c.least = c.cost; r.IntN(4) == 0 {
+			c.least = 1 + r.Int64N(c.cost)
+		}
 	}
 	if r.IntN(3) == 0 {
 		c.maxWait = r.Int64N(MaxWaitMS+1) * 1000
@@ -159,7 +163,11 @@ func (r random) sequence(t testing.TB) []operation {
 		if i > 0 && r.IntN(5) == 0 {
 			rules = r.edit(t, rules)
 		}
-		at = max(at+r.step(), T0-1000*second)
+		step := r.step()
+		if r.IntN(3) == 0 { // into the window that follows, or to where a part has drained
+			step = r.Int64N(rules[r.IntN(len(rules))].PeriodMS * 2000)
+		}
+		at = max(at+step, T0-1000*second)
 		c := r.request(rules)
 		list[i] = operation{at, c.mode, rules, c}
 	}
