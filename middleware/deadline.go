@@ -44,11 +44,10 @@ const slowBody = 16
 
 // timing is the request's deadline, and what the body's reader needs to know at its end.
 type timing struct {
-	clock   Clock // nil: there is no Deadline in the chain
-	limit   time.Duration
-	started time.Time
-	end     time.Time
-	timer   atomic.Pointer[timer]
+	clock Clock // nil: there is no Deadline in the chain
+	limit time.Duration
+	end   time.Time
+	timer atomic.Pointer[timer]
 }
 
 // timer is a context with a deadline, made for those who must be woken.
@@ -77,7 +76,7 @@ func Deadline(live *Live, clock Clock) gin.HandlerFunc {
 			_ = http.NewResponseController(c.Writer).SetReadDeadline(now.Add(r.body.paced(c.Writer, now, cfg)))
 		}
 		t := &r.timing
-		t.clock, t.limit, t.started = clock, limit, now
+		t.clock, t.limit = clock, limit
 		r.endAt(now.Add(limit))
 		defer t.stop()
 		c.Next()
@@ -105,7 +104,7 @@ func (t *timing) bodyRead(r *request) {
 		return
 	}
 	now := t.clock()
-	if now.Sub(t.started) < t.limit/slowBody {
+	if now.Sub(r.event.Start) < t.limit/slowBody {
 		return
 	}
 	t.stop()

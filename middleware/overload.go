@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -22,9 +23,13 @@ type OverloadConfig struct {
 	Clock     Clock // nil = time.Now
 }
 
-// cpuWaitTolerated is the mean wait of goroutines for a processor above which the gateway takes away places. Throughput was at its best
-// with waits of 150 to 330 us, and with more the time of requests alone rose (cmd/slotgate, pressure).
-const cpuWaitTolerated = 300 * time.Microsecond
+// cpuWaitTolerated is the mean wait of goroutines for a processor above which the gateway takes away places. A request waits some thirty
+// times as long in all, so that is 30 ms of its second. Less is no reason: refusing a GET costs three quarters of what serving it does, so
+// a busy gateway had better serve it, and up to here throughput falls by a third at the most (cmd/slotgate, pressure).
+const cpuWaitTolerated = time.Millisecond
+
+// standing is for how many readings a wait must stand to count. A pause of the process, by a garbage collection or by the machine, is no overload.
+const standing = 3
 
 // Overload keeps the gateway useful when more comes than it can do: what it has no place for is refused at once, what is less important
 // first, so that the rest is served well. Its places grow fewer while the gateway itself is slow (Feel); how fast Redis is does not matter
@@ -38,6 +43,8 @@ type Overload struct {
 	shortage  atomic.Int32 // of memory
 	memory    atomic.Int64 // as of the last reading, for the metrics
 	cpuWait   atomic.Int64
+	waits     [standing]time.Duration // of the last readings, for Feel alone
+	readings  int
 	_         [64]byte     // what is above is read by every request
 	ended     atomic.Int64 // requests since the last reading
 }
@@ -72,15 +79,17 @@ type Pressure struct {
 // leastAnswers is for how many answers a reading counts at the least: it is a mean of many waits, and so enough by itself.
 const leastAnswers = 100
 
-// Feel takes a reading of the process and sets the number of places; call it some ten times a second. It is true when memory is so short
-// that requests are refused.
+// Feel takes a reading of the process and sets the number of places; call it some ten times a second, from one goroutine. It is true when
+// memory is so short that requests are refused.
 func (o *Overload) Feel(p Pressure) (short bool) {
 	o.memory.Store(p.Memory)
 	o.cpuWait.Store(int64(p.CPUWait))
 	level := shortageOf(p.Memory, o.memoryMax)
 	o.shortage.Store(level)
 	// With as many as there were, the limiter knows how long one request keeps the gateway busy.
-	o.places.Observe(p.CPUWait, max(int(o.ended.Swap(0)), leastAnswers))
+	o.waits[o.readings%standing] = p.CPUWait
+	o.readings++
+	o.places.Observe(slices.Min(o.waits[:]), max(int(o.ended.Swap(0)), leastAnswers))
 	o.places.Tick(o.clock())
 	return level > memoryEnough && !o.off.Load()
 }
@@ -221,22 +230,31 @@ func starved(level int32, class adaptive.Class, hasBody bool) bool {
 
 // places are those that a request holds.
 type places struct {
-	shedder     *shedder // nil: none
-	first, more adaptive.Place
+	shedder *shedder // nil: none
+	first   adaptive.Place
+	more    *morePlaces // of a batch; most requests are none, and carry the field
+}
+
+type morePlaces struct {
+	adaptive.Place
+	next *morePlaces
 }
 
 // grow takes the places of the n items that a batch has beyond the first. How many they are is known when the body was read, but most of
 // their work is still to come.
-func (p *places) grow(r *request, n int64) (err error) {
+func (p *places) grow(r *request, n int64) error {
 	if p.shedder == nil {
 		return nil
 	}
 	if weight := adaptive.WeightOf(int(n)+1) - 1; weight > 0 {
-		if p.more, err = p.shedder.acquire(r, weight, r.timing.end); err != nil {
+		more, err := p.shedder.acquire(r, weight, r.timing.end)
+		if err != nil {
 			r.refused = true // the handler has sent nothing yet
+			return err
 		}
+		p.more = &morePlaces{more, p.more}
 	}
-	return err
+	return nil
 }
 
 // leave gives all of them back.
@@ -246,7 +264,9 @@ func (p *places) leave() {
 	}
 	p.shedder.ended.Add(1)
 	p.first.Release(false)
-	p.more.Release(false)
+	for more := p.more; more != nil; more = more.next {
+		more.Release(false)
+	}
 	*p = places{}
 }
 

@@ -298,13 +298,14 @@ func (h *held) service(t *testing.T, clock *fakeClock) {
 		h.overload.Feel(middleware.Pressure{CPUWait: time.Microsecond}) // as it was before
 		clock.advance(100 * time.Millisecond)
 	}
-	h.overload.Feel(middleware.Pressure{CPUWait: time.Second})
-	for range 100 {
-		h.wantServed(t, "normal")
+	for range 4 {
+		for range 100 {
+			h.wantServed(t, "normal")
+		}
+		eventually(t, "they have ended", func() bool { return h.metric(t, "slotgate_overload_in_flight", nil) == float64(h.holding) })
+		clock.advance(100 * time.Millisecond)
+		h.overload.Feel(middleware.Pressure{CPUWait: time.Second})
 	}
-	eventually(t, "they have ended", func() bool { return h.metric(t, "slotgate_overload_in_flight", nil) == float64(h.holding) })
-	clock.advance(100 * time.Millisecond)
-	h.overload.Feel(middleware.Pressure{CPUWait: time.Second})
 }
 
 func TestAHopelessRequestIsRefusedBeforeItsBodyIsRead(t *testing.T) {
@@ -438,7 +439,9 @@ func TestPlacesFollowTheGatewaysOwnSlowness(t *testing.T) {
 	h.hold(t, "critical", 9) // slow answers
 	feel(0, 10)
 	feel(5*time.Microsecond, 10)
-	feel(250*time.Microsecond, 100) // busy, but not slow
+	feel(900*time.Microsecond, 100) // busy, but not slow
+	feel(time.Second, 2)            // a pause
+	feel(0, 1)
 	if got := limit(); got != 1000 {
 		t.Errorf("%v places in a gateway that is well, want 1000", got)
 	}

@@ -29,11 +29,11 @@ type request struct {
 	body    body
 	timing  timing
 	answer  answer
-	class   adaptive.Class // as far as Shed has seen it
 	places  places
 	app     *appSeries // counted in its in-flight gauge until the event is recorded
 	// refused: a guard has ended the request, so no handler saw it.
 	refused bool
+	class   adaptive.Class // as Shed has seen it
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
