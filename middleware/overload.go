@@ -154,7 +154,7 @@ func Shed(o *Overload, live *Live, refused func(shedReason, adaptive.Class)) gin
 			refuse(c, err)
 			return
 		}
-		r.class = class
+		r.class, r.classed = class, true
 		if o.off.Load() {
 			return
 		}

@@ -200,6 +200,28 @@ func TestTheHeaderOnlyLowersTheClass(t *testing.T) {
 	}
 }
 
+// The limits of the nodes go by the class, too, also while the gateway's own are off.
+func TestTheStoreIsToldTheClass(t *testing.T) {
+	for _, off := range []bool{false, true} {
+		o := middleware.NewOverload(middleware.OverloadConfig{Off: off})
+		g := start(t, func(c *middleware.Config) { c.Overload = o }, func(_, v1 gin.IRouter) {
+			v1.GET("/class", func(c *gin.Context) { c.String(200, "%v", c.Request.Context().Value(store.ClassKey())) })
+		})
+		if a := g.get(t, "/v1/class"); a.body != "normal" {
+			t.Errorf("without the header: %s", a.body)
+		}
+		if a := g.get(t, "/v1/class", "X-Request-Priority: bulk"); a.body != "bulk" {
+			t.Errorf("with bulk: %s", a.body)
+		}
+	}
+	g := start(t, nil, func(_, v1 gin.IRouter) {
+		v1.GET("/class", func(c *gin.Context) { c.String(200, "%v", c.Request.Context().Value(store.ClassKey())) })
+	})
+	if a := g.get(t, "/v1/class"); a.body != "<nil>" {
+		t.Errorf("where nobody looks at classes: %s", a.body)
+	}
+}
+
 func TestBadPriorities(t *testing.T) {
 	for name, headers := range map[string][]string{
 		"a word that is none": {"X-Request-Priority: urgent"},

@@ -33,7 +33,9 @@ type request struct {
 	app     *appSeries // counted in its in-flight gauge until the event is recorded
 	// refused: a guard has ended the request, so no handler saw it.
 	refused bool
-	class   adaptive.Class // as Shed has seen it
+	// class is how important it is; of no meaning unless classed, which Shed sets.
+	class   adaptive.Class
+	classed bool
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
@@ -66,6 +68,11 @@ func (r *request) Value(key any) any {
 			return nil
 		}
 		return r.event.watch
+	case store.ClassKey():
+		if !r.classed {
+			return nil
+		}
+		return r.class
 	case store.ReserverKey():
 		if r.answer.inFlight == nil {
 			return nil
