@@ -17,11 +17,19 @@ func NewScript(source string) *Script { return &Script{newScript(source)} }
 // errTwoSlots would be a mistake of ours.
 var errTwoSlots = errors.New("store: a script of ours on keys of two slots")
 
-// RunLimit is RunScript for what decides rate limits: a take, or a peek where access is Read.
+// RunLimit is RunScript for what decides rate limits: a peek where access is Read, otherwise a take, a refund or a reset. Which one the
+// caller may do is looked at by who knows what it is: here any of them is enough.
 func (s *Store) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *Script, keys []string, argv []any) ([]any, error) {
 	command := "RATELIMIT|TAKE"
 	if access == acl.Read {
 		command = "RATELIMIT|PEEK"
+	} else {
+		for _, other := range [...]string{"RATELIMIT|TAKE", "RATELIMIT|REFUND", "RATELIMIT|RESET"} {
+			if Allow(id, other) == nil {
+				command = other
+				break
+			}
+		}
 	}
 	return s.RunScript(ctx, id, command, sc, keys, argv...)
 }

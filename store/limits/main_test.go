@@ -43,6 +43,7 @@ type counting struct {
 	takes atomic.Int64 // scripts that decide
 	asked atomic.Int64 // scripts about definitions
 	fails atomic.Pointer[store.Error]
+	after atomic.Pointer[func()] // is called once, behind the next script about a definition
 }
 
 func (c *counting) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
@@ -58,7 +59,11 @@ func (c *counting) RunScript(ctx context.Context, id *acl.Identity, command stri
 	if e := c.fails.Load(); e != nil {
 		return nil, e
 	}
-	return c.Store.RunScript(ctx, id, command, sc, keys, argv...)
+	reply, err := c.Store.RunScript(ctx, id, command, sc, keys, argv...)
+	if f := c.after.Swap(nil); f != nil {
+		(*f)()
+	}
+	return reply, err
 }
 
 // newGateway makes one that believes refusals for ten seconds, and waits longer for Redis than one in use does: what a busy machine

@@ -64,7 +64,7 @@ func (m *metrics) took(id *acl.Identity, lim ratelimit.Limit, v Verdict, err err
 	app, name := m.labels(id.App.ID, lim.Name)
 	m.takes.WithLabelValues(app, name, result).Inc()
 	m.duration[result].Observe(took.Seconds())
-	if (result == resultAllowed || result == resultLocal) && near(lim.Definition.RulesFor(lim.Override, time.Now()), v.Rules) {
+	if result == resultAllowed && near(lim.Definition.RulesFor(lim.Override, time.Now()), v.Rules) {
 		m.near.WithLabelValues(app, name).Inc()
 	}
 }

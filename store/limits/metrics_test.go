@@ -89,7 +89,7 @@ func TestTakesAreCounted(t *testing.T) {
 	if got := g.figures(metric.RateLimitTakes); !maps.Equal(got, want) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
-	if got, want := g.figures(metric.RateLimitNear), (map[string]uint64{app + " api": 3, app + " shadow": 1, app + " local": 1}); !maps.Equal(got, want) {
+	if got, want := g.figures(metric.RateLimitNear), (map[string]uint64{app + " api": 3, app + " shadow": 1}); !maps.Equal(got, want) {
 		t.Errorf("near the limit: got %v, want %v", got, want)
 	}
 	times := g.figures(metric.RateLimitDuration)
