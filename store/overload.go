@@ -23,7 +23,7 @@ type OverloadConfig struct {
 const (
 	// shardTolerance is how long a node's answers may take without being a sign of overload. Below it, it is rather the gateway's own
 	// machine that is busy: then goroutines wait for a processor some milliseconds, and the node would be blamed.
-	shardTolerance = 10 * time.Millisecond
+	shardTolerance = 15 * time.Millisecond
 	// lostAfter is how long an answer must have been waited for to count as lost: a caller with a short deadline is no sign of anything.
 	lostAfter = 50 * time.Millisecond
 )

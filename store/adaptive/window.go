@@ -18,6 +18,7 @@ const (
 	quiet        = 2    // times that: more is a queue, from which nothing is learnt about times without load
 	gradientMin  = .5   // no window halves the limit by more than to (.5 + .5*.5)
 	probe        = 2    // places that a lowered limit gets back, so that it finds its level
+	recovery     = 1    // places that come back in a window of peace, though nobody needs them
 	nearMin      = 1.25 // times the least limit: so near comes what only approaches it
 	firstFactor  = 2    // times the shortest answer of the first window, at the most, is what answers take without load
 	forgetEvery  = 5000 * time.Millisecond
@@ -29,6 +30,7 @@ type window struct {
 	ticked    time.Time     // when Tick was called last
 	lag       time.Duration // by which its calls were late, together
 	ticks     int
+	slow      int     // windows in a row whose answers took too long
 	base      float64 // what answers take without load, in ns; 0 = not known
 	forgotten time.Time
 }
@@ -37,8 +39,10 @@ type window struct {
 //
 //   - More than 5 % of the answers did not come: 0.7 of it.
 //   - Answers took more than three times what they take without load (and than Settings.Tolerance): down to three quarters of what was
-//     used, by how much longer they took, but to no less than half of it, so that one hiccup in peace leaves enough.
-//   - Else, if half of it was used: up by half its root. So also after a hiccup, back to what it was at first, when there is no queue.
+//     used, by how much longer they took, but to no less than half of it. The first such window is let pass: a fork, a collection of garbage
+//     and a neighbour on the same machine are hiccups.
+//   - Else, if half of it was used: up by half its root.
+//   - Else, if there was no queue: slowly back to what it was at first.
 //
 // What answers take without load is the shortest mean of a window. It rises by 1 % in a second, so that a network that became slower is
 // learnt, but only in windows without a queue: rising always, as first designed, it would take an overload of minutes for the rule. When
@@ -94,13 +98,21 @@ func (l *Limiter) adapt(mean, lost, peak float64, elapsed time.Duration) {
 	if mean > 0 {
 		g = min(max(slow/mean, gradientMin), 1)
 	}
+	if g == 1 {
+		l.window.slow = 0
+	} else {
+		l.window.slow++
+	}
 	switch {
 	case lost > lostShare:
 		limit *= lostCut
+	case l.window.slow == 1: // one that is slow is a hiccup
 	case g < 1:
 		limit = max(min(limit, peak)*(.5+.5*g)+probe, limit/2)
-	case 2*peak >= limit, mean <= well && limit < float64(l.settings.Initial):
+	case 2*peak >= limit:
 		limit += math.Sqrt(limit) / 2
+	case mean <= well && limit < float64(l.settings.Initial):
+		limit = min(limit+recovery, float64(l.settings.Initial))
 	}
 	l.setLimit(limit)
 }
