@@ -57,3 +57,27 @@ func BenchmarkBatches(b *testing.B) {
 		run("mset50", func() error { _, err := s.MSet(ctx, id, items); return err })
 	}
 }
+
+// What the limit of a node costs a request: without it, and with it. Compare -count=10 of both; they take turns.
+func BenchmarkLimit(b *testing.B) {
+	for _, callers := range []int{1, 32, 256} {
+		for _, off := range []bool{true, false} {
+			b.Run(fmt.Sprintf("callers=%d/off=%v", callers, off), func(b *testing.B) {
+				s := newStore(b, clustertest.Shared(b), func(c *store.Config) { c.Overload.Off = off })
+				id, ctx := newApp(b), b.Context()
+				keys, items := numbered(1000, func(i int) string { return fmt.Sprintf("%0100d", i) })
+				must[int](b)(s.MSet(ctx, id, items))
+				b.ReportAllocs()
+				b.SetParallelism(callers)
+				b.ResetTimer()
+				b.RunParallel(func(pb *testing.PB) {
+					for i := 0; pb.Next(); i++ {
+						if _, err := s.Get(ctx, id, keys[i%1000], store.GetOptions{}); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			})
+		}
+	}
+}
