@@ -227,7 +227,7 @@ func (c *cluster) evaluate(ctx context.Context, id *acl.Identity, w *way, args [
 }
 
 // evaluateShared is a sender for scripts that are short: they go with the commands of others.
-func (c *cluster) evaluateShared(ctx context.Context, _ *acl.Identity, w *way, args []any) (any, error) {
+func (c *cluster) evaluateShared(ctx context.Context, id *acl.Identity, w *way, args []any) (any, error) {
 	cmd := onceCmd{redis.NewCmd(ctx, args...)}
 	e := pipe.NewEntry()
 	e.Cmds = append(e.Cmds, cmd)
@@ -237,6 +237,11 @@ func (c *cluster) evaluateShared(ctx context.Context, _ *acl.Identity, w *way, a
 	err := cmd.Err()
 	if redirected(err) {
 		c.reload(ctx)
+		place, full := c.admitRedirected(ctx, id, err)
+		if full != nil {
+			return nil, full
+		}
+		defer place.Release(false)
 		cmd = onceCmd{redis.NewCmd(ctx, args...)}
 		err = c.client.Process(ctx, cmd)
 	}

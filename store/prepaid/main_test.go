@@ -30,11 +30,11 @@ type world struct {
 	now      int64 // ns
 	limits   map[string]*ratelimit.One
 	down     error
+	lose     bool // answers are
 	gateways int64
 	// What has happened.
 	takes, refunds  int
 	charged, undone int64
-	latest          time.Duration // that an answer takes
 }
 
 func newWorld() *world { return &world{now: int64(time.Hour), limits: map[string]*ratelimit.One{}} }
@@ -79,7 +79,9 @@ func (w *world) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.
 	}
 	g := w.one(l).Take(w.now/1000, cost, least)
 	w.charged += g.Granted
-	w.now += int64(w.latest)
+	if w.lose {
+		return ratelimit.Grant{}, errDown
+	}
 	return g, nil
 }
 
