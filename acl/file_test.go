@@ -74,7 +74,7 @@ func TestBustedFiles(t *testing.T) {
 		"namespace":             {"line 4: namespace:", "shop-eu"},
 		"namespace_missing":     {"line 4: namespace:"},
 		"permission":            {"line 6: permissions[1]:", "strings:write"},
-		"limit":                 {"line 6: limits[0].per:", "use app"},
+		"limit":                 {"line 6: limits[0].per:", "must be app or key"},
 		"app_twice":             {"line 4: id:", "twice"},
 		"namespace_twice":       {"line 6: namespace:", `app "one"`},
 		"key_twice":             {"line 5: id:", "twice"},

@@ -57,13 +57,33 @@ func TestFaultsOfAnApp(t *testing.T) {
 		{"too many retries", func(a *acl.App) { a.Retries = &acl.Retries{Write: 11} }, "retries.write", "0 to 10"},
 		{"negative retries", func(a *acl.App) { a.Retries = &acl.Retries{Read: -1} }, "retries.read", "0 to 10"},
 		{"a limit without an id", limit(func(l *acl.Limit) { l.ID = "" }), "limits[0].id", "app-rps"},
-		{"a limit per nothing", limit(func(l *acl.Limit) { l.Per = "" }), "limits[0].per", "must be app"},
-		{"a limit per key", limit(func(l *acl.Limit) { l.Per = "key" }), "limits[0].per", "not built yet; use app"},
-		{"a limit per cluster", limit(func(l *acl.Limit) { l.Per = "cluster" }), "limits[0].per", "not built yet"},
-		{"a limit of bytes", limit(func(l *acl.Limit) { l.Of = "bytes" }), "limits[0].of", "not built yet; use requests"},
-		{"a limit of cats", limit(func(l *acl.Limit) { l.Of = "cats" }), "limits[0].of", "must be requests"},
-		{"a limit of a class", limit(func(l *acl.Limit) { l.Class = "strings" }), "limits[0].class", "leave it out"},
-		{"a limit of a route", limit(func(l *acl.Limit) { l.Route = "/v1/mget" }), "limits[0].route", "leave it out"},
+		{"a limit per nothing", limit(func(l *acl.Limit) { l.Per = "" }), "limits[0].per", "must be app or key"},
+		{"a limit per user", limit(func(l *acl.Limit) { l.Per = "user" }), "limits[0].per", `"user" must be app or key`},
+		{"a limit of all apps", limit(func(l *acl.Limit) { l.Per = "total" }), "limits[0].per", "for operators, in the configuration (ceilings)"},
+		{"a limit per cluster", limit(func(l *acl.Limit) { l.Per = "cluster" }), "limits[0].per", "for operators"},
+		{"a limit of cats", limit(func(l *acl.Limit) { l.Of = "cats" }), "limits[0].of", "must be requests, bytes or concurrency"},
+		{"a limit of a class that there is not", limit(func(l *acl.Limit) { l.Class = "string" }), "limits[0].class", "strings, hashes:write or *:read"},
+		{"a limit of a class in upper case", limit(func(l *acl.Limit) { l.Class = "Strings" }), "limits[0].class", "is not a class"},
+		{"a limit of an access that there is not", limit(func(l *acl.Limit) { l.Class = "strings:reed" }), "limits[0].class", "is not a class"},
+		{"a limit of a class without a name", limit(func(l *acl.Limit) { l.Class = ":read" }), "limits[0].class", "is not a class"},
+		{"a limit of all classes", limit(func(l *acl.Limit) { l.Class = "*" }), "limits[0].class", "or leave it out"},
+		{"a limit of one command", limit(func(l *acl.Limit) { l.Class = "commands:GET" }), "limits[0].class", "is not a class"},
+		{"a limit of a route in words", limit(func(l *acl.Limit) { l.Route = "mget" }), "limits[0].route", "/v1/strings/:key"},
+		{"a limit of a route with its method", limit(func(l *acl.Limit) { l.Route = "POST /v1/mget" }), "limits[0].route", "is not the template"},
+		{"a limit of one key's route", limit(func(l *acl.Limit) { l.Route = "/v1/strings/{key}" }), "limits[0].route", "/v1/strings/:key"},
+		{"a limit by an algorithm that there is not", limit(func(l *acl.Limit) { l.Algorithm = "leaky_bucket" }), "limits[0].algorithm", "token_bucket, fixed_window or sliding_window"},
+		{"a limit in a mode that there is not", limit(func(l *acl.Limit) { l.Mode = "fast" }), "limits[0].mode", "prepaid, exact or local"},
+		{"a limit with another on_error", limit(func(l *acl.Limit) { l.OnError = "allow" }), "limits[0].on_error", "local, open or closed"},
+		{"a window with a burst", limit(func(l *acl.Limit) { l.Algorithm, l.Burst = "fixed_window", 5 }), "limits[0].burst", "belongs to a token_bucket"},
+		{"a window of each gateway alone", limit(func(l *acl.Limit) { l.Algorithm, l.Mode = "sliding_window", "local" }), "limits[0].algorithm", "with mode local only token_bucket"},
+		{"on_error of what nobody is asked for", limit(func(l *acl.Limit) { l.Mode, l.OnError = "local", "open" }), "limits[0].on_error", "with mode local leave it out"},
+		{"concurrency over a period", limit(func(l *acl.Limit) { l.Of = "concurrency" }), "limits[0].period_ms", "concurrency has no period"},
+		{"concurrency with a burst", limit(func(l *acl.Limit) { l.Of, l.PeriodMS, l.Burst = "concurrency", 0, 5 }), "limits[0].burst", "leave it out"},
+		{"concurrency by an algorithm", limit(func(l *acl.Limit) { l.Of, l.PeriodMS, l.Algorithm = "concurrency", 0, "token_bucket" }), "limits[0].algorithm", "each gateway counts its own"},
+		{"concurrency in a mode", limit(func(l *acl.Limit) { l.Of, l.PeriodMS, l.Mode = "concurrency", 0, "exact" }), "limits[0].mode", "each gateway counts its own"},
+		{"concurrency with on_error", limit(func(l *acl.Limit) { l.Of, l.PeriodMS, l.OnError = "concurrency", 0, "open" }), "limits[0].on_error", "each gateway counts its own"},
+		{"concurrency of 0", limit(func(l *acl.Limit) { l.Of, l.PeriodMS, l.Limit = "concurrency", 0, 0 }), "limits[0].limit", "1 to"},
+		{"a negative limit", limit(func(l *acl.Limit) { l.Limit = -1 }), "limits[0].limit", "1 to"},
 		{"a limit of 0", limit(func(l *acl.Limit) { l.Limit = 0 }), "limits[0].limit", "1 to"},
 		{"a huge limit", limit(func(l *acl.Limit) { l.Limit = 1<<53 + 1 }), "limits[0].limit", "9007199254740992"},
 		{"a period of 0", limit(func(l *acl.Limit) { l.PeriodMS = 0 }), "limits[0].period_ms", "1 to 86400000"},
@@ -137,7 +157,44 @@ func TestBurstOfALimit(t *testing.T) {
 	if got := (acl.Limit{Limit: 7, Burst: 3}).EffectiveBurst(); got != 3 {
 		t.Errorf("with a burst of 3: %d", got)
 	}
-	if !(acl.Limit{Per: "app", Of: "requests"}).Built() || (acl.Limit{Per: "key", Of: "requests"}).Built() {
-		t.Error("what is built is mistaken")
+}
+
+// What a newer gateway beside this one has stored may say words that this one does not know.
+func TestKnownLimits(t *testing.T) {
+	for _, per := range []string{"app", "key"} {
+		for _, of := range []string{"requests", "bytes", "concurrency"} {
+			for _, class := range []string{"", "strings", "hashes:read", "keys:write", "zsets:*", "*:write"} {
+				for _, mode := range []string{"", "prepaid", "exact", "local"} {
+					if l := (acl.Limit{Per: per, Of: of, Class: class, Mode: mode, Route: "/v1/ratelimits/:name/take"}); !l.Known() {
+						t.Errorf("%+v is not known", l)
+					}
+				}
+			}
+		}
+	}
+	for name, l := range map[string]acl.Limit{
+		"per team":        {Per: "team", Of: "requests"},
+		"of cats":         {Per: "app", Of: "cats"},
+		"a new class":     {Per: "app", Of: "requests", Class: "vectors"},
+		"a new algorithm": {Per: "app", Of: "requests", Algorithm: "adaptive"},
+		"a new mode":      {Per: "app", Of: "requests", Mode: "gossip"},
+		"a new version":   {Per: "app", Of: "requests", Route: "/v2/mget"},
+	} {
+		if l.Known() {
+			t.Errorf("%s is known", name)
+		}
+	}
+}
+
+func TestDefaultsOfALimit(t *testing.T) {
+	l := acl.Limit{}
+	if l.EffectiveAlgorithm() != "token_bucket" || l.EffectiveMode() != "prepaid" || l.EffectiveOnError() != "local" {
+		t.Errorf("%s, %s, %s", l.EffectiveAlgorithm(), l.EffectiveMode(), l.EffectiveOnError())
+	}
+	for class, want := range map[string]string{"": "none none", "strings": "strings none", "hashes:read": "hashes read", "*:write": "none write", "keys:*": "keys none"} {
+		c, a, ok := acl.Limit{Class: class}.Concerns()
+		if got := c.String() + " " + a.String(); !ok || got != want {
+			t.Errorf("class %q concerns %s, %v, want %s", class, got, ok, want)
+		}
 	}
 }

@@ -22,6 +22,8 @@ type Config struct {
 	Tracer        trace.Tracer   // nil = no spans
 	// Reads says which routes change nothing although their method would; nil = none does.
 	Reads func(route string) bool
+	// Classes says what routes do, for limits of a class of commands; nil = no limit of a class concerns any.
+	Classes Classes
 
 	AccessLog      LogConfig
 	Throttle       ThrottleConfig
@@ -62,7 +64,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		}),
 		m.App(),
 		ServerTiming(cfg.Clock),
-		RateLimit(cfg.Limiter, m.QuotaRejected),
+		RateLimit(cfg.Limiter, cfg.Classes, m.QuotaRejected),
 		Body(cfg.BytesInFlight),
 		Deadline(live, cfg.Clock),
 	}

@@ -1,9 +1,10 @@
 package middleware
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,99 +12,225 @@ import (
 	"github.com/slotgate/slotgate/acl"
 )
 
-// Limiter holds the token buckets of every app, in this gateway's memory: until limits are shared, each gateway enforces the app's number
-// alone. A bucket belongs to (app id, limit id) and outlives every reload of the directory. Its state is a time, so when the
-// numbers change, the part of the bucket that was used stays used.
+const (
+	// MaxCeilings bounds those that concern one app, because each of them costs every request.
+	MaxCeilings = 10
+	maxRules    = acl.MaxLimits + MaxCeilings
+)
+
+// Limiter knows the limits of apps and keys and the operator's ceilings, and what is used up of them. That belongs to (app id, key id, limit id)
+// and outlives every reload of the directory. The state of a bucket is a time, so when the numbers change, the part of it that was used
+// stays used.
 type Limiter struct {
 	clock Clock
 	start time.Time
 
-	records atomic.Pointer[limit] // of every app
+	records  atomic.Pointer[limit] // of every app
+	settings atomic.Pointer[LimiterSettings]
 
-	mu   sync.Mutex
-	byID map[string]*appLimits
+	mu       sync.Mutex
+	apps     map[string]*appState
+	ceilings map[string]*ledger // by id and cluster
 }
 
-// NewLimiter makes a limiter whose buckets are full.
+// LimiterSettings are those that change while the gateway runs. They are not changed after they were given.
+type LimiterSettings struct {
+	Off      bool // no limit of any app is enforced; ceilings are
+	Ceilings []Ceiling
+}
+
+// Ceiling is a limit of the operator, over all apps or those of one cluster. Its Per says nothing; it is of requests or bytes.
+type Ceiling struct {
+	acl.Limit
+	Cluster string // "" = over all apps together
+}
+
+// appState is what the limiter keeps of one app.
+type appState struct {
+	record   *bucket // of idempotency records
+	ledgers  map[ledgerKey]*ledger
+	compiled map[string]*callerLimits // by key id, "" = all that have no limits of their own
+}
+
+type ledgerKey struct{ limit, key string }
+
+// NewLimiter makes a limiter of which nothing is used up.
 func NewLimiter(clock Clock) *Limiter {
 	clock = clock.orReal()
-	l := &Limiter{clock: clock, start: clock(), byID: map[string]*appLimits{}}
+	l := &Limiter{clock: clock, start: clock(), apps: map[string]*appState{}, ceilings: map[string]*ledger{}}
 	l.LimitRecords(DefaultRecordsPerSecond)
+	l.Set(LimiterSettings{})
 	return l
 }
 
-// appLimits are the limits of one app as of one directory.
-type appLimits struct {
-	app    *acl.App
-	limits []appLimit
-	policy []string // the RateLimit-Policy header's value
-	record *bucket  // of idempotency records
-}
-
-type appLimit struct {
-	limit
-	id     string // of the limit
-	head   string // `"id";r=`, the beginning of its RateLimit item
-	bucket *bucket
-}
-
-// forApp returns the app's limits, compiled when its pointer is new.
-func (l *Limiter) forApp(app *acl.App) *appLimits {
+// Set changes the settings, from the next request on. What is used up of a ceiling that stays is still used up.
+func (l *Limiter) Set(s LimiterSettings) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	old := l.byID[app.ID]
-	if old != nil && old.app == app {
+	keep := map[string]*ledger{}
+	for _, c := range s.Ceilings {
+		keep[c.name()] = cmp.Or(l.ceilings[c.name()], &ledger{})
+	}
+	l.ceilings = keep
+	l.settings.Store(&s)
+}
+
+func (c *Ceiling) name() string { return c.ID + " " + c.Cluster }
+
+// callerLimits are the limits of one app, or one key of it, as of one directory and settings.
+type callerLimits struct {
+	app      *acl.App
+	settings *LimiterSettings
+	record   *bucket
+	rules    []rule
+	whole    *view                   // of the requests that all rules concern; nil = some concern a part of the routes only
+	views    atomic.Pointer[[]*view] // where whole is nil: the views that were needed so far
+	making   sync.Mutex
+}
+
+// forCaller returns the limits of a key of an app, compiled when the app or the settings are new.
+func (l *Limiter) forCaller(app *acl.App, key string) *callerLimits {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	state := l.apps[app.ID]
+	if state == nil {
+		state = &appState{record: &bucket{}, ledgers: map[ledgerKey]*ledger{}, compiled: map[string]*callerLimits{}}
+		l.apps[app.ID] = state
+	}
+	if !slices.ContainsFunc(app.Limits, func(spec acl.Limit) bool { return spec.Per == acl.PerKey }) {
+		key = ""
+	}
+	settings := l.settings.Load()
+	if old := state.compiled[key]; old != nil && old.app == app && old.settings == settings {
 		return old
 	}
-	compiled := compileLimits(app, old) // for a request that still holds an older app once more, with the same buckets
-	l.byID[app.ID] = compiled
+	compiled := l.compile(app, key, state, settings) // for a request that still holds an older app once more, with the same ledgers
+	state.compiled[key] = compiled
 	return compiled
 }
 
-func compileLimits(app *acl.App, old *appLimits) *appLimits {
-	a := &appLimits{app: app, record: &bucket{}}
-	if old != nil {
-		a.record = old.record
-	}
-	var policies []string
+func (l *Limiter) compile(app *acl.App, key string, state *appState, settings *LimiterSettings) *callerLimits {
+	c := &callerLimits{app: app, settings: settings, record: state.record}
 	for _, spec := range app.Limits {
-		if !spec.Built() {
-			continue // stored by a newer gateway beside this one
+		if !spec.Known() || settings.Off {
+			continue // not known: stored by a newer gateway beside this one
 		}
-		name := sfString(spec.ID)
-		period := time.Duration(spec.PeriodMS) * time.Millisecond
-		a.limits = append(a.limits, appLimit{
-			limit:  newLimit(spec.Limit, period, spec.EffectiveBurst()),
-			id:     spec.ID,
-			head:   name + ";r=",
-			bucket: old.bucket(spec.ID),
-		})
-		policies = append(policies, name+policyWindow(spec.Limit, period))
+		at := ledgerKey{limit: spec.ID}
+		if spec.Per == acl.PerKey {
+			at.key = key
+		}
+		if state.ledgers[at] == nil {
+			state.ledgers[at] = &ledger{}
+		}
+		c.rules = append(c.rules, newRule(spec, state.ledgers[at]))
 	}
-	if len(policies) > 0 {
-		a.policy = []string{strings.Join(policies, ", ")}
-	}
-	return a
-}
-
-// bucket returns the bucket the limit had before, or a full one.
-func (a *appLimits) bucket(id string) *bucket {
-	if a != nil {
-		if i := slices.IndexFunc(a.limits, func(l appLimit) bool { return l.id == id }); i >= 0 {
-			return a.limits[i].bucket
+	for _, ceiling := range settings.Ceilings {
+		if ceiling.Cluster == "" || ceiling.Cluster == app.Cluster {
+			r := newRule(ceiling.Limit, l.ceilings[ceiling.name()])
+			r.ceiling = true
+			c.rules = append(c.rules, r)
 		}
 	}
-	return &bucket{}
+	// What no request is part of yet must come last, so that nothing that goes wrong between leaves it counted.
+	slices.SortStableFunc(c.rules, func(a, b rule) int { return a.rank() - b.rank() })
+	if all := uint64(1)<<len(c.rules) - 1; !slices.ContainsFunc(c.rules, func(r rule) bool { return !r.everything() }) {
+		c.whole = newView(c.rules, all)
+	}
+	return c
 }
 
-// policyWindow writes quota and window. The window is whole seconds and at least one (draft -11), so 10 per 500 ms is 20 per second.
-func policyWindow(n int64, period time.Duration) string {
+// Keep drops all that is known of keys and apps of which lives says that they are no more, and what was used of limits that nobody has any more.
+func (l *Limiter) Keep(lives func(app, key string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for app, state := range l.apps {
+		if !lives(app, "") {
+			delete(l.apps, app)
+			continue
+		}
+		state.keep(func(key string) bool { return lives(app, key) })
+	}
+}
+
+func (s *appState) keep(lives func(key string) bool) {
+	used := map[*ledger]bool{}
+	for key, c := range s.compiled {
+		if key != "" && !lives(key) {
+			delete(s.compiled, key)
+			continue
+		}
+		for i := range c.rules {
+			used[c.rules[i].ledger] = true
+		}
+	}
+	maps.DeleteFunc(s.ledgers, func(_ ledgerKey, st *ledger) bool { return !used[st] })
+}
+
+// Callers is of how many apps, and keys with limits of their own, something is known.
+func (l *Limiter) Callers() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, state := range l.apps {
+		n += len(state.compiled)
+	}
+	return n
+}
+
+// Classes says what the requests of a route do: the class of commands, 0 for none, and whether they change anything.
+type Classes func(method, route string) (acl.Class, acl.Access)
+
+// view returns the rules that concern a request. Rules are few and compared one by one: no map is touched.
+func (c *callerLimits) view(method, route string, classes Classes) *view {
+	if c.whole != nil {
+		return c.whole
+	}
+	var class acl.Class
+	var access acl.Access
+	if classes != nil {
+		class, access = classes(method, route)
+	}
+	mask := uint64(0)
+	for i := range c.rules {
+		if c.rules[i].concerns(route, class, access) {
+			mask |= 1 << i
+		}
+	}
+	if known := c.views.Load(); known != nil {
+		for _, v := range *known {
+			if v.mask == mask {
+				return v
+			}
+		}
+	}
+	return c.makeView(mask)
+}
+
+// makeView adds a view. There are at most as many as routes and methods.
+func (c *callerLimits) makeView(mask uint64) *view {
+	c.making.Lock()
+	defer c.making.Unlock()
+	var known []*view
+	if p := c.views.Load(); p != nil {
+		known = *p
+	}
+	if i := slices.IndexFunc(known, func(v *view) bool { return v.mask == mask }); i >= 0 {
+		return known[i]
+	}
+	made := newView(c.rules, mask)
+	grown := append(slices.Clone(known), made)
+	c.views.Store(&grown)
+	return made
+}
+
+// policyWindow writes quota, unit and window. The window is whole seconds and at least one (draft -11), so 10 per 500 ms is 20 per second.
+func policyWindow(n int64, period time.Duration, unit string) string {
 	w := seconds(int64(period))
 	q := n
 	if whole := time.Duration(w) * time.Second; whole != period {
 		q = int64(float64(n) * float64(whole) / float64(period))
 	}
-	return ";q=" + strconv.FormatInt(q, 10) + ";w=" + strconv.FormatInt(w, 10)
+	return ";q=" + strconv.FormatInt(q, 10) + unit + ";w=" + strconv.FormatInt(w, 10)
 }
 
 // sfString writes a String of RFC 9651. Limit ids need no escape; anything else must not break the header.
@@ -122,72 +249,29 @@ func sfString(s string) string {
 	return string(append(b, '"'))
 }
 
-// verdict is what all limits of an app say to one request.
-type verdict struct {
-	ok       bool
-	retry    int64    // nanoseconds; never when a limit's bucket cannot hold the cost
-	violated []string // ids of the limits that refused
-}
-
-// take takes n from every limit or from none, and appends the RateLimit header's value to dst.
-func (a *appLimits) take(now int64, n int64, dst []byte) (verdict, []byte) {
-	v := verdict{ok: true}
-	var buf [acl.MaxLimits]decision
-	decisions := buf[:0]
-	for i := range a.limits {
-		l := &a.limits[i]
-		d := l.bucket.take(now, l.limit, n)
-		decisions = append(decisions, d)
-		if !d.ok {
-			v.refuse(l, d)
-		}
-	}
-	for i := range a.limits {
-		l, d := &a.limits[i], decisions[i]
-		if !v.ok && d.ok {
-			l.bucket.giveBack(l.limit, n)
-			d.remaining = min(d.remaining+n, l.burst())
-		}
-		if i > 0 {
-			dst = append(dst, ", "...)
-		}
-		dst = append(dst, l.head...)
-		dst = strconv.AppendInt(dst, d.remaining, 10)
-		dst = append(dst, ";t="...)
-		dst = strconv.AppendInt(dst, max(seconds(d.next), 1), 10)
-	}
-	return v, dst
-}
-
-func (v *verdict) refuse(l *appLimit, d decision) {
-	v.ok = false
-	v.violated = append(v.violated, l.id)
-	if d.retry == never || v.retry == never {
-		v.retry = never
-		return
-	}
-	v.retry = max(v.retry, d.retry)
-}
-
 // now is the limiter's clock: nanoseconds since it was made, monotonic as long as the clock is.
 func (l *Limiter) now() int64 { return l.at(l.clock()) }
 
 func (l *Limiter) at(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
-// Remaining calls f with the share of every bucket that is left, from 0 to 1.
+// Remaining calls f with the share of every limit that is left, from 0 to 1; of a limit per key it is the key's that has the least.
 func (l *Limiter) Remaining(f func(app, policy string, ratio float64)) {
+	type share struct{ app, policy string }
+	least := map[share]float64{}
 	l.mu.Lock()
-	apps := make([]*appLimits, 0, len(l.byID))
-	for _, a := range l.byID {
-		apps = append(apps, a)
+	now := l.now()
+	for app, state := range l.apps {
+		for _, c := range state.compiled {
+			for i := range c.rules {
+				r, at := &c.rules[i], share{app, c.rules[i].id}
+				if had, seen := least[at]; !r.ceiling && (!seen || r.left(now) < had) {
+					least[at] = r.left(now)
+				}
+			}
+		}
 	}
 	l.mu.Unlock()
-	now := l.now()
-	for _, a := range apps {
-		for i := range a.limits {
-			al := &a.limits[i]
-			debt := min(max(al.bucket.state.Load()-now, 0), al.depth)
-			f(a.app.ID, al.id, 1-float64(debt)/float64(al.depth))
-		}
+	for at, ratio := range least {
+		f(at.app, at.policy, ratio)
 	}
 }

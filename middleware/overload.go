@@ -278,7 +278,7 @@ func (c *charges) Charge(n int64) error {
 	if err := c.places.grow((*request)(c), n); err != nil {
 		return err
 	}
-	if c.quota.app == nil {
+	if c.quota.view == nil {
 		return nil
 	}
 	return c.quota.Charge(n)

@@ -10,37 +10,57 @@ import (
 	"github.com/slotgate/slotgate/store"
 )
 
-// RateLimit takes one request from every limit of the caller's app and writes RateLimit-Policy and RateLimit on the answer; over a
-// limit it is 429. rejected (nil is fine) counts refusals. A handler charges the other items of a batch by store.Charge, which
-// answers in the same way; the one taken here stays taken.
-func RateLimit(limiter *Limiter, rejected func(app, policy string)) gin.HandlerFunc {
+// RateLimit takes what a request costs from every limit that concerns it, and writes RateLimit-Policy and RateLimit on the answer; over a
+// limit of the app it is 429, over a ceiling of the operator's 503. It costs one request and the bytes of its body, and is one more under way until
+// the event of the request ends (Events), which also owes the bytes of its answer. classes (nil: none has one) tells what a route does;
+// rejected (nil is fine) counts refusals. A handler charges the other items of a batch by store.Charge, which answers in the same way;
+// the one taken here stays taken.
+func RateLimit(limiter *Limiter, classes Classes, rejected func(app, policy string)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r := of(c)
 		if r.event.Identity == nil {
 			return
 		}
 		limits := r.caller(limiter, nil).limits
-		r.records = records{limiter: limiter, app: limits, rejected: rejected}
-		if len(limits.limits) == 0 {
+		r.records = records{limiter: limiter, caller: limits, rejected: rejected}
+		if len(limits.rules) == 0 {
 			return
 		}
-		r.quota.limiter, r.quota.app, r.quota.header, r.quota.rejected = limiter, limits, &r.rateHeader[0], rejected
-		h := c.Writer.Header()
-		h["Ratelimit-Policy"] = limits.policy
-		h["Ratelimit"] = r.rateHeader[:]
-		if err := r.quota.take(limiter.at(r.started(limiter.clock)), 1, 1); err != nil {
-			refuse(c, err)
+		v := limits.view(c.Request.Method, c.FullPath(), classes)
+		if len(v.rules) == 0 {
+			return
 		}
+		r.quota.r, r.quota.view = r, v
+		if v.policy != nil {
+			h := c.Writer.Header()
+			h["Ratelimit-Policy"] = v.policy
+			h["Ratelimit"] = r.rateHeader[:]
+		}
+		// A request without a body asks for a byte, so that it does not pass when bytes are owed.
+		asked := cost{ofRequests: 1, ofBytes: max(r.bodyCost(), 1), ofFlights: 1}
+		if err := r.quota.take(limiter.at(r.started(limiter.clock)), &asked, 1); err != nil {
+			refuse(c, err)
+			return
+		}
+		r.quota.flying = v.ends
 	}
 }
 
-// quota is the request's store.Charger.
+// bodyCost are the bytes of the body that are known before it comes. One that is refused anyway costs none.
+func (r *request) bodyCost() int64 {
+	if n := r.http.ContentLength; n > 0 && n <= r.requestLimit() {
+		return n
+	}
+	return 0
+}
+
+// quota is the request's store.Charger. What else it needs is in the request, which is no byte larger than it must be.
 type quota struct {
-	limiter  *Limiter
-	app      *appLimits
-	header   *string  // RateLimit, until the headers are sent
-	text     [64]byte // its text, of one or two policies
-	rejected func(app, policy string)
+	r       *request
+	view    *view    // nil = no rule concerns it
+	text    [64]byte // of the RateLimit header, of one or two policies
+	charged int64    // items so far
+	flying  bool     // it is counted in what ends with it
 }
 
 // Charge takes n more, all or nothing.
@@ -48,24 +68,61 @@ func (q *quota) Charge(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	if err := q.take(q.limiter.now(), n, n+1); err != nil {
+	q.charged += n
+	if err := q.take(q.r.records.limiter.now(), &cost{ofRequests: n}, q.charged+1); err != nil {
+		q.r.refused = true // nothing was sent yet
 		return err
 	}
 	return nil
 }
 
-// take takes n of a request that costs total.
-func (q *quota) take(now, n, total int64) *store.Error {
-	v, value := q.app.take(now, n, q.text[:0])
-	*q.header = unsafe.String(unsafe.SliceData(value), len(value)) // the text is not written again once the headers are sent
+// end is told how many bytes of the request and its answer have not been paid, when both are over.
+func (q *quota) end(bytes int64) {
+	if !q.flying {
+		return
+	}
+	q.flying = false
+	for i := range q.view.rules {
+		switch r := &q.view.rules[i]; r.counts {
+		case ofFlights:
+			r.flying.Add(-1)
+		case ofBytes:
+			r.owed.Add(bytes)
+		}
+	}
+}
+
+// take takes what c says of a request of so many items in all.
+func (q *quota) take(now int64, c *cost, items int64) *store.Error {
+	v, value := q.view.take(now, c, q.text[:0])
+	if q.view.policy != nil {
+		q.r.rateHeader[0] = unsafe.String(unsafe.SliceData(value), len(value)) // the text is not written again once the headers are sent
+	}
 	if v.ok {
 		return nil
 	}
-	e := &store.Error{Code: store.CodeQuotaExceeded, Policies: v.violated}
-	for i := range q.app.limits {
-		if l := &q.app.limits[i]; total > l.burst() {
-			e.Detail = "this batch costs " + strconv.FormatInt(total, 10) + " requests, and policy " + strconv.Quote(l.id) +
-				" never has more than " + strconv.FormatInt(l.burst(), 10) + " at once; send smaller batches"
+	of := &q.r.records
+	for _, r := range v.refused {
+		if of.rejected != nil && !r.ceiling {
+			of.rejected(of.caller.app.ID, r.id)
+		}
+	}
+	return v.problem(&cost{ofRequests: items, ofBytes: q.r.bodyCost(), ofFlights: 1})
+}
+
+// problem says what the caller can do about a refusal of a request that costs so much in all: about a limit of the app it can do something,
+// about a ceiling of the operator it cannot.
+func (v *verdict) problem(asked *cost) *store.Error {
+	own := v.own()
+	if len(own) == 0 {
+		e := store.NewError(store.CodeOverloaded, "all callers together have reached a ceiling of the gateway's operator")
+		e.RetryAfter = time.Duration(max(v.retry, 0))
+		return e
+	}
+	e := &store.Error{Code: store.CodeQuotaExceeded, Policies: own}
+	for _, r := range v.refused {
+		if total := asked[r.counts]; !r.ceiling && total > r.burst() {
+			e.Detail = tooMuch(r, total)
 			v.retry = never
 		}
 	}
@@ -73,10 +130,24 @@ func (q *quota) take(now, n, total int64) *store.Error {
 		e.RetryAfter = time.Duration(v.retry)
 		e.Detail = "the app has used up its quota"
 	}
-	for _, policy := range v.violated {
-		if q.rejected != nil {
-			q.rejected(q.app.app.ID, policy)
-		}
-	}
 	return e
+}
+
+// tooMuch tells of a request that no repetition will let through.
+func tooMuch(r *rule, total int64) string {
+	what, unit, remedy := "batch", "requests", "smaller batches"
+	if r.counts == ofBytes {
+		what, unit, remedy = "body", "bytes", "smaller bodies"
+	}
+	return "this " + what + " costs " + strconv.FormatInt(total, 10) + " " + unit + ", and policy " + strconv.Quote(r.id) +
+		" never has more than " + strconv.FormatInt(r.burst(), 10) + " at once; send " + remedy
+}
+
+// unpaid are the bytes of a request that has ended that were not known when it came: those of its answer, and of a body without a length.
+func (r *request) unpaid() int64 {
+	n := r.event.BytesOut
+	if r.body.declared < 0 {
+		n += r.event.BytesIn
+	}
+	return n
 }

@@ -50,8 +50,8 @@ func TestRateLimitHeaders(t *testing.T) {
 		"a burst above the rate":        {[]acl.Limit{perApp("a", 10, time.Second, 50)}, 1, `"a";q=10;w=1`, `"a";r=49;t=1`},
 		"two":                           {[]acl.Limit{perApp("minute", 60, time.Minute, 0), perApp("day", 10000, day, 0)}, 2, `"minute";q=60;w=60, "day";q=10000;w=86400`, `"minute";r=58;t=1, "day";r=9998;t=9`},
 		"half a second becomes a whole": {[]acl.Limit{perApp("a", 10, 500*time.Millisecond, 0)}, 1, `"a";q=20;w=1`, `"a";r=9;t=1`},
-		"what a newer gateway stored is left out":  {[]acl.Limit{{ID: "x", Per: "key", Of: "bytes", Limit: 1, PeriodMS: 1000}, perApp("a", 5, time.Second, 0)}, 1, `"a";q=5;w=1`, `"a";r=4;t=1`},
-		"only what a newer gateway stored: no one": {[]acl.Limit{{ID: "x", Per: "key", Of: "bytes", Limit: 1, PeriodMS: 1000}}, 1, "", ""},
+		"what a newer gateway stored is left out":  {[]acl.Limit{{ID: "x", Per: "team", Of: "requests", Limit: 1, PeriodMS: 1000}, perApp("a", 5, time.Second, 0)}, 1, `"a";q=5;w=1`, `"a";r=4;t=1`},
+		"only what a newer gateway stored: no one": {[]acl.Limit{{ID: "x", Per: "team", Of: "requests", Limit: 1, PeriodMS: 1000}}, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := limited(t, newClock(), c.limits...)

@@ -25,7 +25,7 @@ const recordPolicy = "idempotency-records"
 // records is the request's store.Recorder.
 type records struct {
 	limiter  *Limiter
-	app      *appLimits // nil = nobody is known whose records they are
+	caller   *callerLimits // nil = nobody is known whose records they are
 	rejected func(app, policy string)
 	taken    *limit // by which a record was taken, and is given back
 }
@@ -33,12 +33,12 @@ type records struct {
 // TakeRecord implements store.Recorder.
 func (r *records) TakeRecord() error {
 	r.taken = r.limiter.records.Load()
-	d := r.app.record.take(r.limiter.now(), *r.taken, 1)
+	d := r.caller.record.take(r.limiter.now(), *r.taken, 1)
 	if d.ok {
 		return nil
 	}
 	if r.rejected != nil {
-		r.rejected(r.app.app.ID, recordPolicy)
+		r.rejected(r.caller.app.ID, recordPolicy)
 	}
 	return &store.Error{
 		Code: store.CodeQuotaExceeded, Policies: []string{recordPolicy}, RetryAfter: time.Duration(d.retry),
@@ -47,4 +47,4 @@ func (r *records) TakeRecord() error {
 }
 
 // GiveBackRecord implements store.Recorder.
-func (r *records) GiveBackRecord() { r.app.record.giveBack(*r.taken, 1) }
+func (r *records) GiveBackRecord() { r.caller.record.giveBack(*r.taken, 1) }

@@ -54,12 +54,12 @@ func (r *request) Value(key any) any {
 			return r.event.Identity
 		}
 	case store.ChargerKey():
-		if r.quota.app == nil && r.places.shedder == nil {
+		if r.quota.view == nil && r.places.shedder == nil {
 			return nil
 		}
 		return (*charges)(r)
 	case store.RecorderKey():
-		if r.records.app == nil {
+		if r.records.caller == nil {
 			return nil
 		}
 		return &r.records

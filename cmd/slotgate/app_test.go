@@ -108,7 +108,7 @@ func TestAppMistakes(t *testing.T) {
 		{"app create a1 --layout wide", 2, `"wide" must be spread`},
 		{"app create a1 --cluster mars", 2, `no cluster "mars" is configured or stored; there are [default]`},
 		{"app create a1 --permission strings:reed", 2, "strings:reed"},
-		{"app create a1 --limit id=x,limit=1,period_ms=1,per=key", 2, `"key" is not built yet; use app`},
+		{"app create a1 --limit id=x,limit=1,period_ms=1,per=user", 2, `"user" must be app or key`},
 		{"app create a1 --limit id=x,limt=1", 2, `"limt=1": write name=value with one of id, per, of`},
 		{"app create a1 --limit limit=many,id=x", 2, "limit=many: write a whole number"},
 		{"app create a1 --limit id=x,id=y", 2, "id is given twice"},
