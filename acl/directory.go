@@ -64,6 +64,23 @@ func (d *Directory) Lookup(appID string) *App {
 	return app
 }
 
+// Lives says whether there is such an app, and, unless keyID is empty, such a key of it that is not revoked. Before a set was loaded
+// everything lives.
+func (d *Directory) Lives(appID, keyID string) bool {
+	t := d.current.Load()
+	if t == nil {
+		return true
+	}
+	if app := t.apps[appID]; app == nil || app.State == Deleted {
+		return false
+	}
+	if keyID == "" {
+		return true
+	}
+	e := t.entries[keyID]
+	return e != nil && !e.dead && e.identity.App.ID == appID
+}
+
 // Authenticate finds whose token this is. A token that opens nothing is ErrUnauthenticated, whatever the reason; a good key of an app
 // that may not be used now is ErrAppSuspended or ErrAppExpired; ErrNotReady says that the key may be one that is not known yet.
 func (d *Directory) Authenticate(token string) (*Identity, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -67,7 +68,7 @@ func (f *appFlags) lists(flags *pflag.FlagSet) {
 		return nil
 	})
 	var limits []acl.Limit
-	flags.Func("limit", "a `limit` of the app's requests: id=rps,limit=100,period_ms=1000,burst=200; again for more; none for no limits", func(text string) error {
+	flags.Func("limit", "a `limit` of the app: id=rps,limit=100,period_ms=1000,burst=200; also per=key, of=bytes or concurrency, class=strings:read, route=/v1/mget, algorithm=, mode=exact, on_error=; again for more; none for no limits", func(text string) error {
 		if text != "none" {
 			l, err := parseLimit(text)
 			if err != nil {
@@ -128,18 +129,19 @@ func (f *appFlags) retries(text string) error {
 	return nil
 }
 
-// parseLimit reads id=…,limit=…,period_ms=…[,burst=…][,per=app][,of=requests]; acl judges the values.
+// parseLimit reads id=…,limit=…,period_ms=…[,burst=…][,per=app][,of=requests][,class=…][,route=…][,algorithm=…][,mode=…][,on_error=…]; acl
+// judges the values. Of concurrency has no period.
 func parseLimit(text string) (acl.Limit, error) {
-	pairs, err := parsePairs(text, "id", "per", "of", "class", "route", "limit", "period_ms", "burst")
+	pairs, err := parsePairs(text, "id", "per", "of", "class", "route", "limit", "period_ms", "burst", "algorithm", "mode", "on_error")
 	if err != nil {
 		return acl.Limit{}, err
 	}
-	l := acl.Limit{ID: pairs["id"], Per: pairs["per"], Of: pairs["of"], Class: pairs["class"], Route: pairs["route"]}
-	if l.Per == "" {
-		l.Per = "app"
+	l := acl.Limit{
+		ID: pairs["id"], Per: cmp.Or(pairs["per"], acl.PerApp), Of: cmp.Or(pairs["of"], acl.OfRequests), Class: pairs["class"], Route: pairs["route"],
+		Algorithm: pairs["algorithm"], Mode: pairs["mode"], OnError: pairs["on_error"],
 	}
-	if l.Of == "" {
-		l.Of = "requests"
+	if l.Route != "" && !knownRoute(l.Route) {
+		return acl.Limit{}, fmt.Errorf("route=%s: there is no such route; write its template, such as /v1/mget or /v1/strings/:key", l.Route)
 	}
 	for name, field := range map[string]*int64{"limit": &l.Limit, "period_ms": &l.PeriodMS, "burst": &l.Burst} {
 		value, given := pairs[name]

@@ -106,9 +106,34 @@ func showList(list []string) string {
 func showLimits(limits []acl.Limit) string {
 	list := make([]string, len(limits))
 	for i, l := range limits {
-		list[i] = fmt.Sprintf("%s: %d %s per %v, at once %d", l.ID, l.Limit, l.Of, time.Duration(l.PeriodMS)*time.Millisecond, l.EffectiveBurst())
+		list[i] = showLimit(l)
 	}
 	return showList(list)
+}
+
+// showLimit is a limit in words, what is as usual left out.
+func showLimit(l acl.Limit) string {
+	text := fmt.Sprintf("%s: %d %s", l.ID, l.Limit, l.Of)
+	if l.Of == acl.OfConcurrency {
+		text = fmt.Sprintf("%s: %d requests at once in each gateway", l.ID, l.Limit)
+	} else {
+		text += fmt.Sprintf(" per %v", time.Duration(l.PeriodMS)*time.Millisecond)
+		if l.EffectiveAlgorithm() == acl.TokenBucket {
+			text += fmt.Sprintf(", at once %d", l.EffectiveBurst())
+		}
+	}
+	if l.Per == acl.PerKey {
+		text += ", each key"
+	}
+	for _, part := range []string{l.Class, l.Route, l.Algorithm, l.Mode} {
+		if part != "" {
+			text += ", " + part
+		}
+	}
+	if l.OnError != "" {
+		text += ", on error " + l.OnError
+	}
+	return text
 }
 
 func showBytes(n int64) string {

@@ -31,6 +31,7 @@ type Config struct {
 	Clusters   map[string]Cluster `yaml:"clusters"`
 	Control    Control            `yaml:"control"`
 	Limits     Limits             `yaml:"limits"`
+	Ceilings   map[string]Ceiling `yaml:"ceilings"`
 	Redis      Redis              `yaml:"redis"`
 	Batch      Batch              `yaml:"batch"`
 	Coalesce   Coalesce           `yaml:"coalesce"`
@@ -127,6 +128,33 @@ type Limits struct {
 	IdempotencyTTLS int `yaml:"idempotency_ttl_s"`
 	// Such answers that an app may leave per second, and ten times as many at once; further writes with an Idempotency-Key are 429. Repetitions do not count, but are refused as well then. Each gateway counts alone. An answer takes some 250 bytes, so 50 a second all day are 1 GB.
 	IdempotencyRecordsPerS int `yaml:"idempotency_records_per_s"`
+	// How the limits of apps and the ceilings are kept: shared, by all gateways together, in the clusters; local, by each gateway alone, in its memory; off, not at all. Those of concurrency are always each gateway's own. See deploy/operate.md.
+	Mode string `yaml:"mode"`
+}
+
+// Ceiling is a limit of the operator, under a name of your choice: what all apps, or those of one cluster, may ask for together through all
+// gateways. Over it requests are 503 overloaded.
+type Ceiling struct {
+	// The cluster whose apps are counted together. Empty: those of all clusters.
+	Cluster string `yaml:"cluster"`
+	// What is counted: requests (a batch counts each of its items), or bytes (bodies of requests and of answers). Empty: requests.
+	Of string `yaml:"of"`
+	// Count only requests of one class of commands, as permissions name them: strings, hashes:write, *:read. Empty: all.
+	Class string `yaml:"class"`
+	// Count only requests of one route, by its template as the metrics name it: /v1/mget. Empty: all.
+	Route string `yaml:"route"`
+	// How many in a period. Required.
+	Limit int64 `yaml:"limit"`
+	// The period, in ms, up to a day; 0: 1000.
+	PeriodMS int64 `yaml:"period_ms"`
+	// How many at once after a pause, of a token_bucket; 0: limit.
+	Burst int64 `yaml:"burst"`
+	// How it counts: token_bucket, fixed_window or sliding_window. Empty: token_bucket.
+	Algorithm string `yaml:"algorithm"`
+	// prepaid: gateways draw ahead, up to 2 % more pass; exact: each request asks the cluster, never more pass. Empty: prepaid.
+	Mode string `yaml:"mode"`
+	// While the cluster does not answer: local, each gateway gives its part (ratelimits.gateways); open, everything passes; closed, nothing does. Empty: local.
+	OnError string `yaml:"on_error"`
 }
 
 // Redis is how the gateway speaks to the nodes of every cluster.
@@ -393,6 +421,7 @@ func defaultConfig() Config {
 			DeadlineMS:             1000,
 			IdempotencyTTLS:        86_400,
 			IdempotencyRecordsPerS: middleware.DefaultRecordsPerSecond,
+			Mode:                   limitsShared,
 		},
 		Redis: Redis{
 			PoolSize:         32,

@@ -198,7 +198,9 @@ func (l *loaded) pathOf(name string) string {
 }
 
 // namedGroups are the groups of settings whose entries have names of the operator's choice.
-var namedGroups = map[string]reflect.Type{"clusters": reflect.TypeFor[Cluster](), "jwt.trusted": reflect.TypeFor[TrustedIssuer]()}
+var namedGroups = map[string]reflect.Type{
+	"clusters": reflect.TypeFor[Cluster](), "jwt.trusted": reflect.TypeFor[TrustedIssuer](), "ceilings": reflect.TypeFor[Ceiling](),
+}
 
 // pathOfEntry finds the setting of an entry that was not seen before.
 func pathOfEntry(group, rest string, entry reflect.Type) string {

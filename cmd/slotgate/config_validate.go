@@ -109,6 +109,7 @@ func (c Config) faults() faults {
 	v.numbers(c)
 	v.relations(c)
 	v.alerts(c)
+	v.ceilings(c)
 	return faults(v)
 }
 
@@ -247,7 +248,7 @@ func (v *validation) push(p Push) {
 
 func (v *validation) numbers(c Config) {
 	for _, s := range c.settings() {
-		if k := s.Value.Kind(); k != reflect.Int && k != reflect.Int64 {
+		if k := s.Value.Kind(); k != reflect.Int && k != reflect.Int64 || strings.HasPrefix(s.Path, "ceilings.") {
 			continue
 		}
 		n, b := s.Value.Int(), numberBounds[s.Path]

@@ -217,6 +217,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	limiter := middleware.NewLimiter(nil)
 	g.limiter = limiter
 	limiter.LimitRecords(int64(g.cfg.Limits.IdempotencyRecordsPerS))
+	limiter.Set(limiterSettings(g.cfg))
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
 		Authenticator:  g.verifier,
@@ -227,6 +228,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 		Overload:       g.overload,
 		Tracer:         g.tracing.tracer(),
 		Reads:          handlers.Reads,
+		Classes:        handlers.Class,
 		AccessLog:      settings.AccessLog,
 		Deadline:       settings.Deadline,
 		Live:           &g.reload.live,

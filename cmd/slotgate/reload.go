@@ -148,6 +148,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 	g.bytes.SetLimit(cfg.Limits.BytesInFlight)
 	g.overload.Switch(cfg.Overload.Enabled)
 	g.limiter.LimitRecords(int64(cfg.Limits.IdempotencyRecordsPerS))
+	g.limiter.Set(limiterSettings(cfg))
 	g.store.KeepRecords(recordTTL(cfg.Limits))
 	g.directory.SetDefaults(ctx, directoryDefaults(cfg))
 }
@@ -156,6 +157,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 func (c Config) reloaded(wanted Config) Config {
 	c.Limits, c.CompressMinBytes, c.Log, c.Alerts = wanted.Limits, wanted.CompressMinBytes, wanted.Log, wanted.Alerts
 	c.Overload.Enabled = wanted.Overload.Enabled
+	c.Ceilings = wanted.Ceilings
 	if c.TLS.CertFile != "" && wanted.TLS.CertFile != "" { // on stays on
 		c.TLS = wanted.TLS
 	}

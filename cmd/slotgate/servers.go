@@ -74,6 +74,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 		beside("pushing figures", g.push.Run)
 	}
 	beside("tokens of others", g.verifier.Run)
+	beside("forgetting limits", g.forgetLimits)
 	beside("watching certificates", func(ctx context.Context) error { return g.certs.watch(ctx, certificatesEvery) })
 	beside("watching the process", g.watchPressure)
 	beside("waiting for a hangup", func(ctx context.Context) error { g.reload.onHangup(ctx); return nil })
