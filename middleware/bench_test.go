@@ -1,6 +1,7 @@
 package middleware_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store/prepaid"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 // discard is a ResponseWriter that costs nothing, used again for every request.
@@ -53,7 +56,36 @@ func BenchmarkChain(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) { benchmarkEngine(b, benchChain(people{goodKey: identity("shop", limits...)})) })
 	}
+	for name, limits := range map[string][]acl.Limit{
+		"shared unlimited": nil,
+		"shared":           {perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000)},
+		"shared of a route": {
+			of(func(l *acl.Limit) { l.Limit, l.PeriodMS, l.Route = 1_000_000_000, 1000, "/v1/strings/:key" }),
+		},
+		"shared requests, bytes and concurrency": {
+			perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000),
+			of(func(l *acl.Limit) { l.ID, l.Of, l.Limit, l.PeriodMS = "bytes", "bytes", 1_000_000_000, 1000 }),
+			of(func(l *acl.Limit) { l.ID, l.Of, l.Limit, l.PeriodMS = "at-once", "concurrency", 1_000_000_000, 0 }),
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			limiter := middleware.NewLimiter(nil)
+			pool := prepaid.New(prepaid.Config{Redis: generous{}, Now: limiter.Now, Timeout: time.Minute})
+			defer pool.Close()
+			limiter.Set(middleware.LimiterSettings{Shared: pool})
+			benchmarkEngine(b, chainOf(people{goodKey: identity("shop", limits...)}, limiter))
+		})
+	}
 }
+
+// generous is a Redis that gives whatever is asked.
+type generous struct{}
+
+func (generous) Take(_ context.Context, l *prepaid.Limit, cost, _ int64) (ratelimit.Grant, error) {
+	return ratelimit.Grant{Granted: cost, Remaining: l.Rule.Limit, Reset: time.Second}, nil
+}
+
+func (generous) Refund(context.Context, *prepaid.Limit, int64) error { return nil }
 
 // One allocation carries the whole request (see request). With the race detector pools forget, and gin's context is another one.
 func TestTheChainAllocatesOnce(t *testing.T) {
@@ -92,9 +124,10 @@ func BenchmarkChainOfManyApps(b *testing.B) {
 	}
 }
 
-func benchChain(auth people) http.Handler {
+func benchChain(auth people) http.Handler { return chainOf(auth, middleware.NewLimiter(nil)) }
+
+func chainOf(auth people, limiter *middleware.Limiter) http.Handler {
 	bytes := middleware.NewBytesInFlight(1 << 30)
-	limiter := middleware.NewLimiter(nil)
 	overload := middleware.NewOverload(middleware.OverloadConfig{})
 	return engine(middleware.Config{
 		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),

@@ -64,7 +64,7 @@ func Chain(cfg Config) (global, v1 []gin.HandlerFunc) {
 		}),
 		m.App(),
 		ServerTiming(cfg.Clock),
-		RateLimit(cfg.Limiter, cfg.Classes, m.QuotaRejected),
+		RateLimit(cfg.Limiter, cfg.Classes, m.quotas()),
 		Body(cfg.BytesInFlight),
 		Deadline(live, cfg.Clock),
 	}

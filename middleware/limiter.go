@@ -10,12 +10,15 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/prepaid"
 )
 
 const (
 	// MaxCeilings bounds those that concern one app, because each of them costs every request.
 	MaxCeilings = 10
 	maxRules    = acl.MaxLimits + MaxCeilings
+	// ceilingsNamespace is no app's: theirs do not begin so.
+	ceilingsNamespace = "slotgate"
 )
 
 // Limiter knows the limits of apps and keys and the operator's ceilings, and what is used up of them. That belongs to (app id, key id, limit id)
@@ -35,6 +38,9 @@ type Limiter struct {
 
 // LimiterSettings are those that change while the gateway runs. They are not changed after they were given.
 type LimiterSettings struct {
+	// Shared is where gateways share what is not of mode local; its clock is the limiter's Now. nil = each gateway keeps all limits alone, as token
+	// buckets.
+	Shared   *prepaid.Pool
 	Off      bool // no limit of any app is enforced; ceilings are
 	Ceilings []Ceiling
 }
@@ -43,6 +49,7 @@ type LimiterSettings struct {
 type Ceiling struct {
 	acl.Limit
 	Cluster string // "" = over all apps together
+	Kept    string // the cluster in which gateways share it
 }
 
 // appState is what the limiter keeps of one app.
@@ -122,11 +129,13 @@ func (l *Limiter) compile(app *acl.App, key string, state *appState, settings *L
 		if state.ledgers[at] == nil {
 			state.ledgers[at] = &ledger{}
 		}
-		c.rules = append(c.rules, newRule(spec, state.ledgers[at]))
+		kept := place{app.Cluster, prepaid.Key(app.Namespace, spec.ID, at.key)}
+		c.rules = append(c.rules, newRule(spec, state.ledgers[at], settings.Shared, kept))
 	}
 	for _, ceiling := range settings.Ceilings {
 		if ceiling.Cluster == "" || ceiling.Cluster == app.Cluster {
-			r := newRule(ceiling.Limit, l.ceilings[ceiling.name()])
+			kept := place{ceiling.Kept, prepaid.Key(ceilingsNamespace, ceiling.ID, "")}
+			r := newRule(ceiling.Limit, l.ceilings[ceiling.name()], settings.Shared, kept)
 			r.ceiling = true
 			c.rules = append(c.rules, r)
 		}
@@ -249,22 +258,30 @@ func sfString(s string) string {
 	return string(append(b, '"'))
 }
 
-// now is the limiter's clock: nanoseconds since it was made, monotonic as long as the clock is.
-func (l *Limiter) now() int64 { return l.at(l.clock()) }
+// Now is the limiter's clock: nanoseconds since it was made, monotonic as long as the clock is.
+func (l *Limiter) Now() int64 { return l.at(l.clock()) }
 
 func (l *Limiter) at(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
-// Remaining calls f with the share of every limit that is left, from 0 to 1; of a limit per key it is the key's that has the least.
-func (l *Limiter) Remaining(f func(app, policy string, ratio float64)) {
+// Remaining calls quota with the share of every limit that is left, from 0 to 1, of a limit per key that of the key that has the least; and
+// ceiling with those of ceilings that an app has met.
+func (l *Limiter) Remaining(quota func(app, policy string, ratio float64), ceiling func(id string, ratio float64)) {
 	type share struct{ app, policy string }
-	least := map[share]float64{}
+	least, ceilings := map[share]float64{}, map[string]float64{}
+	settings := l.settings.Load()
 	l.mu.Lock()
-	now := l.now()
+	now := l.Now()
 	for app, state := range l.apps {
 		for _, c := range state.compiled {
 			for i := range c.rules {
 				r, at := &c.rules[i], share{app, c.rules[i].id}
-				if had, seen := least[at]; !r.ceiling && (!seen || r.left(now) < had) {
+				if r.ceiling {
+					if c.settings == settings {
+						ceilings[r.id] = r.left(now)
+					}
+					continue
+				}
+				if had, seen := least[at]; !seen || r.left(now) < had {
 					least[at] = r.left(now)
 				}
 			}
@@ -272,6 +289,9 @@ func (l *Limiter) Remaining(f func(app, policy string, ratio float64)) {
 	}
 	l.mu.Unlock()
 	for at, ratio := range least {
-		f(at.app, at.policy, ratio)
+		quota(at.app, at.policy, ratio)
+	}
+	for id, ratio := range ceilings {
+		ceiling(id, ratio)
 	}
 }

@@ -26,6 +26,8 @@ type Metrics struct {
 	respSize  metric.HistogramVec
 	panics    prometheus.Counter
 	rejected  *prometheus.CounterVec
+	unasked   *prometheus.CounterVec
+	ceilings  *prometheus.CounterVec
 	authFail  *prometheus.CounterVec
 	dropped   prometheus.Counter
 	refusals  refusals
@@ -82,6 +84,8 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 		respSize:  metric.HTTPResponseSize.NewSizes(),
 		panics:    metric.HTTPPanics.NewCounter(),
 		rejected:  metric.QuotaRejections.NewCounterVec(),
+		unasked:   metric.QuotaUnasked.NewCounterVec(),
+		ceilings:  metric.CeilingRejections.NewCounterVec(),
 		authFail:  metric.AuthFailures.NewCounterVec(),
 		dropped:   metric.DroppedLabels.NewCounter(),
 		refusals:  newRefusals(reg),
@@ -90,7 +94,7 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 		m.maxApps = metric.MaxApps
 	}
 	reg.MustRegister(m.requests, m.errors, m.reqBytes, m.respBytes, m.duration, m.appDur, m.inFlight, m.reqSize, m.respSize,
-		m.panics, m.rejected, m.authFail, m.dropped)
+		m.panics, m.rejected, m.unasked, m.ceilings, m.authFail, m.dropped)
 	m.other, m.none = m.newApp(metric.Other), &appSeries{label: metric.NoApp}
 	if cfg.Bytes != nil {
 		reg.MustRegister(
@@ -156,13 +160,29 @@ func observe(h *metric.Histogram, e *Event) {
 // Panicked counts a panic.
 func (m *Metrics) Panicked() { m.panics.Inc() }
 
-// QuotaRejected counts a refusal by one policy. Policies of apps without a label of their own are not told apart either.
-func (m *Metrics) QuotaRejected(app, policy string) {
+// quotas counts what becomes of limits.
+func (m *Metrics) quotas() *QuotaCounts {
+	return &QuotaCounts{Rejected: m.QuotaRejected, Unasked: m.QuotaUnasked, Ceiling: m.CeilingReached}
+}
+
+// QuotaRejected counts a refusal by one policy.
+func (m *Metrics) QuotaRejected(app, policy string) { m.ofPolicy(m.rejected, app, policy) }
+
+// QuotaUnasked counts a decision about a limit whose cluster was not asked.
+func (m *Metrics) QuotaUnasked(app, policy string) { m.ofPolicy(m.unasked, app, policy) }
+
+// ofPolicy counts for a policy of an app. Policies of apps without a label of their own are not told apart either.
+func (m *Metrics) ofPolicy(v *prometheus.CounterVec, app, policy string) {
 	label := m.app(app).label
 	if label == metric.Other {
 		policy = metric.Other
 	}
-	m.rejected.WithLabelValues(label, metric.Label(policy)).Inc()
+	v.WithLabelValues(label, metric.Label(policy)).Inc()
+}
+
+// CeilingReached counts a refusal by a ceiling, of which there are few.
+func (m *Metrics) CeilingReached(ceiling string) {
+	m.ceilings.WithLabelValues(metric.Label(ceiling)).Inc()
 }
 
 // AuthFailed counts a failed authentication; reason is one of our own words.
@@ -212,14 +232,19 @@ type remaining struct {
 	label   func(app string) (string, bool)
 }
 
-var remainingDesc = metric.QuotaRemaining.Desc()
+var remainingDesc, ceilingDesc = metric.QuotaRemaining.Desc(), metric.CeilingRemaining.Desc()
 
-func (r *remaining) Describe(ch chan<- *prometheus.Desc) { ch <- remainingDesc }
+func (r *remaining) Describe(ch chan<- *prometheus.Desc) {
+	ch <- remainingDesc
+	ch <- ceilingDesc
+}
 
 func (r *remaining) Collect(ch chan<- prometheus.Metric) {
 	r.limiter.Remaining(func(app, policy string, ratio float64) {
 		if label, ok := r.label(app); ok {
 			ch <- metric.QuotaRemaining.Const(remainingDesc, ratio, label, metric.Label(policy))
 		}
+	}, func(ceiling string, ratio float64) {
+		ch <- metric.CeilingRemaining.Const(ceilingDesc, ratio, metric.Label(ceiling))
 	})
 }

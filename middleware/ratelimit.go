@@ -13,16 +13,16 @@ import (
 // RateLimit takes what a request costs from every limit that concerns it, and writes RateLimit-Policy and RateLimit on the answer; over a
 // limit of the app it is 429, over a ceiling of the operator's 503. It costs one request and the bytes of its body, and is one more under way until
 // the event of the request ends (Events), which also owes the bytes of its answer. classes (nil: none has one) tells what a route does;
-// rejected (nil is fine) counts refusals. A handler charges the other items of a batch by store.Charge, which answers in the same way;
+// counts may be nil. A handler charges the other items of a batch by store.Charge, which answers in the same way;
 // the one taken here stays taken.
-func RateLimit(limiter *Limiter, classes Classes, rejected func(app, policy string)) gin.HandlerFunc {
+func RateLimit(limiter *Limiter, classes Classes, counts *QuotaCounts) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r := of(c)
 		if r.event.Identity == nil {
 			return
 		}
 		limits := r.caller(limiter, nil).limits
-		r.records = records{limiter: limiter, caller: limits, rejected: rejected}
+		r.records = records{limiter: limiter, caller: limits, counts: counts}
 		if len(limits.rules) == 0 {
 			return
 		}
@@ -69,7 +69,7 @@ func (q *quota) Charge(n int64) error {
 		return nil
 	}
 	q.charged += n
-	if err := q.take(q.r.records.limiter.now(), &cost{ofRequests: n}, q.charged+1); err != nil {
+	if err := q.take(q.r.records.limiter.Now(), &cost{ofRequests: n}, q.charged+1); err != nil {
 		q.r.refused = true // nothing was sent yet
 		return err
 	}
@@ -82,32 +82,77 @@ func (q *quota) end(bytes int64) {
 		return
 	}
 	q.flying = false
+	now := q.r.records.limiter.at(q.r.event.Start.Add(q.r.event.Duration))
 	for i := range q.view.rules {
 		switch r := &q.view.rules[i]; r.counts {
 		case ofFlights:
 			r.flying.Add(-1)
 		case ofBytes:
-			r.owed.Add(bytes)
+			r.spend(now, bytes)
 		}
 	}
 }
 
 // take takes what c says of a request of so many items in all.
 func (q *quota) take(now int64, c *cost, items int64) *store.Error {
-	v, value := q.view.take(now, c, q.text[:0])
+	v, value := q.view.take(q.r, now, c, q.text[:0])
 	if q.view.policy != nil {
 		q.r.rateHeader[0] = unsafe.String(unsafe.SliceData(value), len(value)) // the text is not written again once the headers are sent
+	}
+	if v.unasked != 0 {
+		q.countUnasked(v.unasked)
 	}
 	if v.ok {
 		return nil
 	}
 	of := &q.r.records
 	for _, r := range v.refused {
-		if of.rejected != nil && !r.ceiling {
-			of.rejected(of.caller.app.ID, r.id)
+		if r.ceiling {
+			of.counts.ceiling(r.id)
+		} else {
+			of.counts.rejected(of.caller.app.ID, r.id)
 		}
 	}
 	return v.problem(&cost{ofRequests: items, ofBytes: q.r.bodyCost(), ofFlights: 1})
+}
+
+func (q *quota) countUnasked(rules uint64) {
+	of := &q.r.records
+	for i := range q.view.rules {
+		if rules&(1<<i) == 0 {
+			continue
+		}
+		r, app := &q.view.rules[i], of.caller.app.ID
+		if r.ceiling {
+			app = ceilingsNamespace
+		}
+		of.counts.unasked(app, r.id)
+	}
+}
+
+// QuotaCounts are told what becomes of limits. nil, or one of them, is fine.
+type QuotaCounts struct {
+	Rejected func(app, policy string) // a limit of the app refused
+	Unasked  func(app, policy string) // a limit was decided without the cluster that gateways share it in
+	Ceiling  func(ceiling string)     // a ceiling refused
+}
+
+func (c *QuotaCounts) rejected(app, policy string) {
+	if c != nil && c.Rejected != nil {
+		c.Rejected(app, policy)
+	}
+}
+
+func (c *QuotaCounts) unasked(app, policy string) {
+	if c != nil && c.Unasked != nil {
+		c.Unasked(app, policy)
+	}
+}
+
+func (c *QuotaCounts) ceiling(ceiling string) {
+	if c != nil && c.Ceiling != nil {
+		c.Ceiling(ceiling)
+	}
 }
 
 // problem says what the caller can do about a refusal of a request that costs so much in all: about a limit of the app it can do something,
@@ -116,13 +161,16 @@ func (v *verdict) problem(asked *cost) *store.Error {
 	own := v.own()
 	if len(own) == 0 {
 		e := store.NewError(store.CodeOverloaded, "all callers together have reached a ceiling of the gateway's operator")
+		if v.refused[0].down {
+			e = store.NewError(store.CodeLimiterUnavailable, "a limit did not answer in time, and is to refuse then")
+		}
 		e.RetryAfter = time.Duration(max(v.retry, 0))
 		return e
 	}
 	e := &store.Error{Code: store.CodeQuotaExceeded, Policies: own}
 	for _, r := range v.refused {
-		if total := asked[r.counts]; !r.ceiling && total > r.burst() {
-			e.Detail = tooMuch(r, total)
+		if total := asked[r.counts]; !r.ceiling && !r.down && total > r.burst() {
+			e.Detail = tooMuch(r.rule, total)
 			v.retry = never
 		}
 	}

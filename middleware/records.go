@@ -24,22 +24,20 @@ const recordPolicy = "idempotency-records"
 
 // records is the request's store.Recorder.
 type records struct {
-	limiter  *Limiter
-	caller   *callerLimits // nil = nobody is known whose records they are
-	rejected func(app, policy string)
-	taken    *limit // by which a record was taken, and is given back
+	limiter *Limiter
+	caller  *callerLimits // nil = nobody is known whose records they are
+	counts  *QuotaCounts
+	taken   *limit // by which a record was taken, and is given back
 }
 
 // TakeRecord implements store.Recorder.
 func (r *records) TakeRecord() error {
 	r.taken = r.limiter.records.Load()
-	d := r.caller.record.take(r.limiter.now(), *r.taken, 1)
+	d := r.caller.record.take(r.limiter.Now(), *r.taken, 1)
 	if d.ok {
 		return nil
 	}
-	if r.rejected != nil {
-		r.rejected(r.caller.app.ID, recordPolicy)
-	}
+	r.counts.rejected(r.caller.app.ID, recordPolicy)
 	return &store.Error{
 		Code: store.CodeQuotaExceeded, Policies: []string{recordPolicy}, RetryAfter: time.Duration(d.retry),
 		Detail: "the app has sent more writes with an Idempotency-Key than may be remembered",

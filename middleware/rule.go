@@ -1,6 +1,7 @@
 package middleware
 
 import (
+	"context"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/prepaid"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 // measure is what a rule counts.
@@ -34,8 +37,10 @@ type ledger struct {
 // rule is one limit as requests meet it.
 type rule struct {
 	limit
-	*ledger
+	*ledger                    // of this gateway alone
+	shared  *prepaid.Allowance // of all gateways together; nil = of this one alone
 	counts  measure
+	exact   bool   // each take asks the cluster
 	ceiling bool   // the operator's: its callers can do nothing about it, and are not told its numbers
 	id      string // of the limit
 	head    string // `"id";r=`, the beginning of its RateLimit item
@@ -47,7 +52,8 @@ type rule struct {
 	access acl.Access
 }
 
-func newRule(spec acl.Limit, st *ledger) rule {
+// newRule makes the rule of a limit whose state is st, or in the pool.
+func newRule(spec acl.Limit, st *ledger, pool *prepaid.Pool, kept place) rule {
 	name, period := sfString(spec.ID), time.Duration(spec.PeriodMS)*time.Millisecond
 	r := rule{ledger: st, id: spec.ID, head: name + ";r=", route: spec.Route}
 	r.class, r.access, _ = spec.Concerns() // it is Known
@@ -62,7 +68,26 @@ func newRule(spec acl.Limit, st *ledger) rule {
 		r.policy = name + policyWindow(spec.Limit, period, "")
 	}
 	r.limit = newLimit(spec.Limit, period, spec.EffectiveBurst())
+	if pool != nil && spec.EffectiveMode() != acl.Alone {
+		r.shared, r.exact = pool.Allowance(kept.shares(spec)), spec.EffectiveMode() == acl.Exact
+	}
 	return r
+}
+
+// place is where the state of a limit is that gateways share.
+type place struct{ cluster, key string }
+
+// shares is a limit as package prepaid has it. It is Known and was validated, so its rule is valid as well.
+func (p place) shares(spec acl.Limit) prepaid.Limit {
+	d := ratelimit.Definition{Rules: []ratelimit.Rule{{
+		ID: spec.ID, Algorithm: ratelimit.Algorithm(spec.EffectiveAlgorithm()), Limit: spec.Limit, PeriodMS: spec.PeriodMS, Burst: spec.Burst,
+	}}}
+	_ = d.Validate() // fills in the defaults
+	l := prepaid.Limit{Cluster: p.cluster, Key: p.key, Rule: d.Rules[0], OnError: prepaid.OnError(spec.EffectiveOnError())}
+	if spec.EffectiveMode() == acl.Exact {
+		l.Mode = prepaid.Exact
+	}
+	return l
 }
 
 // concerns says whether the rule counts requests of the route, by its template and the class and access of what it does.
@@ -73,23 +98,41 @@ func (r *rule) concerns(route string, class acl.Class, access acl.Access) bool {
 // everything says whether the rule counts all requests.
 func (r *rule) everything() bool { return r.route == "" && r.class == 0 && r.access == 0 }
 
-// rank is where the rule stands among those of a request.
+// rank is where the rule stands among those of a request: those that ask a cluster each time come behind those that may spare them that.
 func (r *rule) rank() int {
-	if r.counts == ofFlights {
+	switch {
+	case r.counts == ofFlights:
+		return 2
+	case r.exact:
 		return 1
 	}
 	return 0
 }
 
 // take takes n, or nothing. n = 0 only looks.
-func (r *rule) take(now, n int64) decision {
+func (r *rule) take(ctx context.Context, now, n int64) decision {
 	switch {
+	case r.shared != nil:
+		return r.draw(ctx, now, n)
 	case r.counts == ofFlights:
 		return r.board(n)
 	case r.counts == ofBytes && n > 0:
 		return r.pay(now, n)
 	}
 	return r.bucket.take(now, r.limit, n)
+}
+
+// draw takes of what gateways share.
+func (r *rule) draw(ctx context.Context, now, n int64) decision {
+	if n == 0 {
+		look := r.shared.Look(now)
+		return decision{ok: true, remaining: look.Remaining, next: look.Next}
+	}
+	d := r.shared.Take(ctx, now, n)
+	return decision{
+		ok: d.Verdict == prepaid.Allowed, remaining: d.Remaining, retry: d.RetryAfter, next: d.Next,
+		unasked: d.Unasked, down: d.Verdict == prepaid.Unavailable,
+	}
 }
 
 // board counts one more request under way, if there is room.
@@ -126,16 +169,31 @@ func (r *rule) pay(now, n int64) decision {
 }
 
 // giveBack undoes a take that another rule of the same request refused.
-func (r *rule) giveBack(n int64) {
-	if r.counts == ofFlights {
+func (r *rule) giveBack(d decision, n int64) {
+	switch {
+	case r.shared != nil:
+		r.shared.GiveBack(prepaid.Decision{Verdict: prepaid.Allowed, Unasked: d.unasked}, n)
+	case r.counts == ofFlights:
 		r.flying.Add(-n)
+	default:
+		r.bucket.giveBack(r.limit, n)
+	}
+}
+
+// spend takes bytes that were sent already.
+func (r *rule) spend(now, n int64) {
+	if r.shared != nil {
+		r.shared.Spend(now, n)
 		return
 	}
-	r.bucket.giveBack(r.limit, n)
+	r.owed.Add(n)
 }
 
 // left is the share that is left, from 0 to 1.
 func (r *rule) left(now int64) float64 {
+	if r.shared != nil {
+		return float64(min(r.shared.Look(now).Remaining, r.burst())) / float64(r.burst())
+	}
 	used := r.flying.Load()
 	if r.counts != ofFlights {
 		used = max(r.bucket.state.Load()-now, 0)
@@ -175,18 +233,45 @@ func newView(all []rule, mask uint64) *view {
 type verdict struct {
 	ok      bool
 	retry   int64   // nanoseconds; never when a rule cannot grant the cost at any time
-	refused []*rule // those that did
+	refused []blame // by which rules
+	unasked uint64  // of which rules the cluster was not asked, by their index in the view
+}
+
+type blame struct {
+	*rule
+	down bool // only because its cluster does not answer
 }
 
 // take takes the cost from every rule or from none, and appends the RateLimit header's value to dst.
-func (v *view) take(now int64, c *cost, dst []byte) (verdict, []byte) {
-	out := verdict{ok: true}
+func (v *view) take(ctx context.Context, now int64, c *cost, dst []byte) (verdict, []byte) {
+	if len(v.rules) <= few {
+		var buf [few]decision
+		return v.takeAll(ctx, now, c, dst, buf[:len(v.rules)])
+	}
+	return v.takeMany(ctx, now, c, dst)
+}
+
+// few rules are what most callers have. Room for the most there may be costs some 20 ns to clear (BenchmarkChain).
+const few = 2
+
+func (v *view) takeMany(ctx context.Context, now int64, c *cost, dst []byte) (verdict, []byte) {
 	var buf [maxRules]decision
-	decisions := buf[:len(v.rules)]
+	return v.takeAll(ctx, now, c, dst, buf[:len(v.rules)])
+}
+
+// takeAll is take with room for the decision of each rule.
+func (v *view) takeAll(ctx context.Context, now int64, c *cost, dst []byte, decisions []decision) (verdict, []byte) {
+	out := verdict{ok: true}
 	for i := range v.rules {
 		r := &v.rules[i]
-		d := r.take(now, c[r.counts])
+		if r.exact && !out.ok {
+			continue // it is not asked for what is refused
+		}
+		d := r.take(ctx, now, c[r.counts])
 		decisions[i] = d
+		if d.unasked {
+			out.unasked |= 1 << i
+		}
 		if !d.ok {
 			out.refuse(r, d)
 		}
@@ -194,10 +279,10 @@ func (v *view) take(now int64, c *cost, dst []byte) (verdict, []byte) {
 	for i := range v.rules {
 		r, d := &v.rules[i], &decisions[i]
 		if n := c[r.counts]; !out.ok && d.ok && n > 0 {
-			r.giveBack(n)
+			r.giveBack(*d, n)
 			d.remaining = min(d.remaining+n, r.burst())
 		}
-		if !r.ceiling {
+		if !r.ceiling && (d.ok || !r.exact || d.retry != 0) {
 			dst = r.appendState(dst, d)
 		}
 	}
@@ -220,7 +305,7 @@ func (r *rule) appendState(dst []byte, d *decision) []byte {
 
 func (v *verdict) refuse(r *rule, d decision) {
 	v.ok = false
-	v.refused = append(v.refused, r)
+	v.refused = append(v.refused, blame{r, d.down})
 	if d.retry == never || v.retry == never {
 		v.retry = never
 		return
@@ -232,7 +317,7 @@ func (v *verdict) refuse(r *rule, d decision) {
 func (v *verdict) own() []string {
 	var ids []string
 	for _, r := range v.refused {
-		if !r.ceiling {
+		if !r.ceiling && !r.down {
 			ids = append(ids, r.id)
 		}
 	}

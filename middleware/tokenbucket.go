@@ -29,10 +29,12 @@ func (l limit) burst() int64 { return l.depth / l.interval }
 
 // decision is what a bucket says to one request. Times are nanoseconds from now.
 type decision struct {
-	ok        bool
 	remaining int64 // whole tokens left after it
 	retry     int64 // until it would pass; 0 when it did, never when it is more than the bucket holds
 	next      int64 // until one more token than remaining is there
+	ok        bool
+	// Of a limit that gateways share, whose cluster did not answer: unasked says that it was not asked, down that it is to refuse then.
+	unasked, down bool
 }
 
 const never = -1

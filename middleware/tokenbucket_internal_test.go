@@ -67,7 +67,7 @@ func TestDecideAsAStoryInTime(t *testing.T) {
 				var d decision
 				before := state
 				state, d = decide(int64(st.at), state, story.limit, st.take)
-				want := decision{st.ok, st.remaining, int64(st.retry), int64(st.next)}
+				want := decision{ok: st.ok, remaining: st.remaining, retry: int64(st.retry), next: int64(st.next)}
 				if d != want {
 					t.Fatalf("step %d (%d at %v): got %+v, want %+v", i, st.take, st.at, d, want)
 				}

@@ -14,6 +14,8 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/prepaid"
 )
 
 // The values of limits.mode.
@@ -69,19 +71,24 @@ func unjoin(err error) []error {
 // knownRoute says whether the API has a route of this template.
 func knownRoute(template string) bool {
 	engine := newEngine()
-	handlers.New(handlers.Config{}).Register(engine, engine.Group("/v1"))
-	return slices.ContainsFunc(engine.Routes(), func(r gin.RouteInfo) bool { return r.Path == template })
+	handlers.New(handlers.Config{Limits: limits.New(limits.Config{})}).Register(engine, engine.Group("/v1"))
+	return template == "/v1/token" || slices.ContainsFunc(engine.Routes(), func(r gin.RouteInfo) bool { return r.Path == template })
 }
 
-// limiterSettings are the settings of the limiter.
-func limiterSettings(cfg Config) middleware.LimiterSettings {
-	s := middleware.LimiterSettings{Off: cfg.Limits.Mode == limitsOff}
-	if s.Off {
-		return s
+// limiterSettings are the settings of the limiter. What all clusters have in common is kept where apps and keys are.
+func limiterSettings(cfg Config, pool *prepaid.Pool) middleware.LimiterSettings {
+	var s middleware.LimiterSettings
+	switch cfg.Limits.Mode {
+	case limitsOff:
+		return middleware.LimiterSettings{Off: true}
+	case limitsShared:
+		s.Shared = pool
 	}
 	for _, name := range slices.Sorted(maps.Keys(cfg.Ceilings)) {
 		c := cfg.Ceilings[name]
-		s.Ceilings = append(s.Ceilings, middleware.Ceiling{Limit: c.limit(name), Cluster: c.Cluster})
+		s.Ceilings = append(s.Ceilings, middleware.Ceiling{
+			Limit: c.limit(name), Cluster: c.Cluster, Kept: cmp.Or(c.Cluster, cfg.controlCluster(), defaultCluster),
+		})
 	}
 	return s
 }

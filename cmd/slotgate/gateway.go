@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/metric"
+	"github.com/slotgate/slotgate/store/prepaid"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
@@ -38,6 +39,7 @@ type gateway struct {
 	store       *store.Store
 	limiter     *middleware.Limiter
 	overload    *middleware.Overload
+	allowances  *prepaid.Pool // this gateway's part of the limits that all share
 	drain       middleware.Drain
 	readiness   *readiness
 	push        *falcon.Pusher
@@ -105,6 +107,9 @@ func newGatewayOn(cfg Config, log *slog.Logger, certs *certificates, storage acl
 // close ends connections, after run has returned.
 func (g *gateway) close() error {
 	g.tracing.close(g.log)
+	if g.allowances != nil {
+		g.allowances.Close() // while there is a store to give back to
+	}
 	return errors.Join(g.closeControl(), g.store.Close())
 }
 
@@ -217,7 +222,14 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	limiter := middleware.NewLimiter(nil)
 	g.limiter = limiter
 	limiter.LimitRecords(int64(g.cfg.Limits.IdempotencyRecordsPerS))
-	limiter.Set(limiterSettings(g.cfg))
+	g.allowances = prepaid.New(prepaid.Config{
+		Redis:    prepaid.NewRedis(g.store),
+		Timeout:  milliseconds(g.cfg.RateLimits.TimeoutMS),
+		Gateways: g.cfg.RateLimits.Gateways,
+		Now:      limiter.Now,
+		Log:      g.log,
+	})
+	limiter.Set(limiterSettings(g.cfg, g.allowances))
 	global, v1 := middleware.Chain(middleware.Config{
 		Log:            g.log,
 		Authenticator:  g.verifier,

@@ -148,7 +148,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 	g.bytes.SetLimit(cfg.Limits.BytesInFlight)
 	g.overload.Switch(cfg.Overload.Enabled)
 	g.limiter.LimitRecords(int64(cfg.Limits.IdempotencyRecordsPerS))
-	g.limiter.Set(limiterSettings(cfg))
+	g.limiter.Set(limiterSettings(cfg, g.allowances))
 	g.store.KeepRecords(recordTTL(cfg.Limits))
 	g.directory.SetDefaults(ctx, directoryDefaults(cfg))
 }
