@@ -298,6 +298,38 @@ func TestARevokedKeyOpensNothingFromTheNextSetOn(t *testing.T) {
 	}
 }
 
+// What is kept of callers elsewhere goes by this.
+func TestWhoLives(t *testing.T) {
+	_, shopKey := key(t, "shop", nil)
+	_, revoked := key(t, "shop", func(k *acl.Key) { at := acltest.Start; k.RevokedAt = &at })
+	_, ofDeleted := key(t, "old", nil)
+	d := newDirectory(t, &fake{set: setOf("1", []*acl.App{
+		app("shop", nil), app("asleep", func(a *acl.App) { a.State = acl.Suspended }), app("old", func(a *acl.App) { a.State = acl.Deleted }),
+	}, shopKey, revoked, ofDeleted)}, newClock(), nil)
+	if !d.Lives("anything", "") {
+		t.Error("before the first load something is said to be no more")
+	}
+	refresh(t, d)
+	for _, row := range []struct {
+		what, app, key string
+		want           bool
+	}{
+		{"an app", "shop", "", true},
+		{"a suspended app", "asleep", "", true},
+		{"a deleted app", "old", "", false},
+		{"an unknown app", "nobody", "", false},
+		{"a key", "shop", shopKey.ID, true},
+		{"a revoked key", "shop", revoked.ID, false},
+		{"a key of another app", "asleep", shopKey.ID, false},
+		{"a key of a deleted app", "old", ofDeleted.ID, false},
+		{"an unknown key", "shop", "000000000000", false},
+	} {
+		if got := d.Lives(row.app, row.key); got != row.want {
+			t.Errorf("%s lives: %v", row.what, got)
+		}
+	}
+}
+
 func TestWhatDidNotChangeKeepsItsIdentity(t *testing.T) {
 	make := func(version, name string) *acl.Set { // everything new, as a file gives it
 		set := setOf(version, []*acl.App{app("shop", nil), app("other", func(a *acl.App) { a.Name = name })})

@@ -552,6 +552,9 @@ func TestWhileTheClusterDoesNotAnswer(t *testing.T) {
 			if strings.Join(got, " ") != want {
 				t.Errorf("%s, want %s", got, want)
 			}
+			if n := s.metric(t, "slotgate_quota_unasked_total", map[string]string{"app": "shop", "policy": "a"}); n != 3 {
+				t.Errorf("%v decisions without the cluster are counted, want 3", n)
+			}
 		})
 	}
 }

@@ -153,7 +153,7 @@ type Ceiling struct {
 	Algorithm string `yaml:"algorithm"`
 	// prepaid: gateways draw ahead, up to 2 % more pass; exact: each request asks the cluster, never more pass. Empty: prepaid.
 	Mode string `yaml:"mode"`
-	// While the cluster does not answer: local, each gateway gives its part (ratelimits.gateways); open, everything passes; closed, nothing does. Empty: local.
+	// While the cluster does not answer: local, each gateway gives its part; open, everything passes; closed, nothing does. Empty: local.
 	OnError string `yaml:"on_error"`
 }
 

@@ -34,6 +34,7 @@ type dev struct {
 	env      env
 	keep     string
 	embedded bool
+	limits   string // limits.mode: an imitated cluster does not know the script of limits
 	listen   string
 	admin    string
 
@@ -142,6 +143,7 @@ func (d *dev) startCluster(ctx context.Context) (devCluster, error) {
 		d.say("redis-server is not on PATH: imitating a cluster inside this program. It is good for a first look, not for\n" +
 			"measuring or failover. For a real one " + installHint + ".")
 	default:
+		d.limits = limitsShared
 		d.say("Starting a Redis Cluster of three primaries with %s …", binary)
 		o := localcluster.Options{Binary: binary, NodeTimeout: 5 * time.Second}
 		if d.keep != "" {
@@ -153,6 +155,7 @@ func (d *dev) startCluster(ctx context.Context) (devCluster, error) {
 		}
 		return c, nil
 	}
+	d.limits = limitsLocal
 	return localcluster.StartEmbedded(ctx, 3)
 }
 
@@ -173,6 +176,7 @@ func (d *dev) configure(addrs []string) (Config, error) {
 		"secret_file":   secretFile,
 		"clusters":      map[string]any{defaultCluster: map[string]any{"addrs": addrs}},
 		"control":       map[string]any{"cluster": defaultCluster},
+		"limits":        map[string]any{"mode": d.limits},
 		"log":           map[string]any{"level": "warn"},
 		"http":          map[string]any{"drain_delay_ms": 0, "shutdown_timeout_ms": 5000}, // no load balancer looks here
 	})

@@ -97,6 +97,7 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 		"SLOTGATE_HTTP_DRAIN_DELAY_MS=0",
 		"SLOTGATE_METRICS_REDIS_POLL_MS=1000",
 		"SLOTGATE_PUSH_URL=" + agent.URL,
+		"SLOTGATE_CEILINGS_TOP_LIMIT=1000000",
 	}
 	mustRun(t, vars, "app", "create", "shop", "--permission", "*", "--limit", "id=tight,limit=16,period_ms=3600000,burst=16")
 	token := tokenForm.FindString(mustRun(t, vars, "key", "create", "shop", "--expires", "90d").stdout)
@@ -235,6 +236,8 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 
 // elsewhere are the metrics that the scenario does not bring about, with the test that does.
 var elsewhere = map[string]string{
+	metric.CeilingRejections.Name: "TestGatewaysShareCeilings",
+	metric.QuotaUnasked.Name:      "middleware's TestWhileTheClusterDoesNotAnswer",
 	metric.CertificateExpiry.Name: "the tests of TLS",
 	metric.DurableDuration.Name:   "the tests of durability",
 	metric.DurableWrites.Name:     "the tests of durability",
