@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,12 +14,20 @@ import (
 // OverloadConfig bounds how much is under way to one node: what a node cannot do in time is refused before it is sent (overloaded,
 // not_applied), the least important first. The bound is found by itself (package adaptive). Zero fields mean the defaults beside them.
 type OverloadConfig struct {
-	// Off sends everything.
+	// Off sends everything, until ProtectNodes says otherwise.
 	Off bool
 	// Initial, Min and Max are places for single commands, a batch takes one for ten of its commands that go together: how many there are
 	// at first, at the least and at the most; 0 = 1024, 8 and 4096.
 	Initial, Min, Max int
+
+	off *atomic.Bool // as it is now; made by withDefaults
 }
+
+// ProtectNodes turns the limits of the nodes on or off, for what is sent from now on.
+func (s *Store) ProtectNodes(on bool) { s.cfg.Overload.off.Store(!on) }
+
+// sendsAll says whether the limits are off now.
+func (c OverloadConfig) sendsAll() bool { return c.off != nil && c.off.Load() }
 
 const (
 	// shardTolerance is how long a node's answers may take without being a sign of overload. Below it, it is rather the gateway's own
@@ -28,11 +37,8 @@ const (
 	lostAfter = 50 * time.Millisecond
 )
 
-// newLimiter is the limiter of one node; nil = none.
+// newLimiter is the limiter of one node.
 func (c OverloadConfig) newLimiter() *adaptive.Limiter {
-	if c.Off {
-		return nil
-	}
 	return adaptive.New(adaptive.Settings{Initial: c.Initial, Min: c.Min, Max: c.Max, Tolerance: shardTolerance, Every: sweepInterval})
 }
 
@@ -62,7 +68,7 @@ var (
 
 // admit takes a place for commands of the caller that go to the node together; it must be released. A node that is cut off says so itself.
 func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class, commands int) (adaptive.Place, error) {
-	if w.limiter == nil || w.health.refuses() {
+	if w.overload.sendsAll() || w.health.refuses() {
 		return adaptive.Place{}, nil
 	}
 	r := adaptive.Request{Class: class, Weight: adaptive.WeightOf(commands)}
@@ -83,7 +89,7 @@ func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class,
 
 // admitOne is admit of one command.
 func (w *way) admitOne(ctx context.Context, id *acl.Identity) (adaptive.Place, error) {
-	if w.limiter == nil {
+	if w.overload.sendsAll() {
 		return adaptive.Place{}, nil
 	}
 	return w.admit(ctx, id, classOf(ctx, id), 1)
@@ -91,7 +97,7 @@ func (w *way) admitOne(ctx context.Context, id *acl.Identity) (adaptive.Place, e
 
 // admitRedirected is admitOne at the node that err redirects to, if that is known.
 func (c *cluster) admitRedirected(ctx context.Context, id *acl.Identity, err error) (adaptive.Place, error) {
-	if c.cfg.Overload.Off {
+	if c.cfg.Overload.sendsAll() {
 		return adaptive.Place{}, nil
 	}
 	addr, moved := redis.IsMovedError(err)
@@ -121,7 +127,7 @@ type placeFigures struct{ limit, inFlight float64 }
 func (c *cluster) placesByNode() map[string]placeFigures {
 	sums := map[string]placeFigures{}
 	c.ways.Range(func(_, v any) bool {
-		if w := v.(*way); w.limiter != nil {
+		if w := v.(*way); !w.overload.sendsAll() {
 			sum := sums[w.label]
 			sum.limit += w.limiter.Limit()
 			sum.inFlight += float64(w.limiter.InFlight())

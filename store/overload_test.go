@@ -195,6 +195,32 @@ func TestWithoutTheLimitEverythingIsSent(t *testing.T) {
 	}
 }
 
+func TestTheLimitIsTurnedOffAndOnWhileItRuns(t *testing.T) {
+	c := crowd(t)
+	get := func() error {
+		return within(t, 20*time.Millisecond, func(ctx context.Context) error {
+			_, err := c.Get(ctx, c.id, c.full, store.GetOptions{})
+			return err
+		})
+	}
+	for range 2 {
+		wantCode(t, get(), store.CodeOverloaded)
+		c.ProtectNodes(false)
+		var e *store.Error
+		if err := get(); !errors.As(err, &e) || e.Code == store.CodeOverloaded {
+			t.Errorf("off: %v", err)
+		}
+		c.ProtectNodes(true)
+	}
+	c.pass()
+	eventually(t, func() string {
+		if taken := c.metric(t, metric.RedisPlacesTaken.Name, nil); taken != 0 {
+			return fmt.Sprintf("%v places are taken", taken)
+		}
+		return ""
+	})
+}
+
 func TestRefusalsOpenNoCircuit(t *testing.T) {
 	c := crowd(t, func(cfg *store.Config) { cfg.Circuit = store.CircuitConfig{} })
 	c.pass()

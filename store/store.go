@@ -87,6 +87,8 @@ func (c Config) withDefaults() Config {
 	def(&c.Durability.FsyncWait, 1500*time.Millisecond)
 	def(&c.RecordTTL, defaultRecordTTL)
 	def(&c.IdleClose, 10*time.Minute)
+	c.Overload.off = new(atomic.Bool)
+	c.Overload.off.Store(c.Overload.Off)
 	return c
 }
 

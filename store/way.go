@@ -40,16 +40,18 @@ const pipedBytes = 16 << 10
 // way is how commands reach one node.
 type way struct {
 	node    *redis.Client
-	pipe    *pipe.Pipe        // nil = each command on a connection of its own
-	places  chan struct{}     // of batch chunks that go by themselves
-	limiter *adaptive.Limiter // nil = everything is sent
-	cluster string
-	shed    *prometheus.CounterVec
-	left    atomic.Bool // the node is no primary any more: its pipe is not swept
-	health  *health
-	label   string // the node's, in metrics
-	took    *metric.Histogram
-	lanes   [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
+	pipe    *pipe.Pipe    // nil = each command on a connection of its own
+	places  chan struct{} // of batch chunks that go by themselves
+	limiter *adaptive.Limiter
+	// overload says whether the limiter is asked.
+	overload *OverloadConfig
+	cluster  string
+	shed     *prometheus.CounterVec
+	left     atomic.Bool // the node is no primary any more: its pipe is not swept
+	health   *health
+	label    string // the node's, in metrics
+	took     *metric.Histogram
+	lanes    [Fsync]atomic.Pointer[lane] // of durable writes, by level; made on first use
 }
 
 // way returns the way to a node of the cluster.
@@ -60,6 +62,7 @@ func (c *cluster) way(node *redis.Client) *way {
 	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), label: c.nodes.label(node.Options().Addr)}
 	w.health = c.nodes.health(node.Options().Addr)
 	w.took = c.metrics.nodes.With(c.name, w.label)
+	w.overload = &c.cfg.Overload
 	w.limiter, w.cluster, w.shed = c.cfg.Overload.newLimiter(), c.name, c.metrics.shed
 	if co := c.cfg.Coalesce; !co.Off {
 		w.pipe = pipe.New(w.exec, pipe.Config{MaxBatch: co.MaxBatch, MaxQueued: co.MaxQueued, Timeout: c.cfg.Redis.ReadTimeout})
@@ -92,7 +95,7 @@ func (w *way) place(ctx context.Context) (release func(), err error) {
 
 // exec is one pipeline; each command holds its own reply.
 func (w *way) exec(ctx context.Context, cmds []redis.Cmder) {
-	if w.limiter == nil {
+	if w.overload.sendsAll() {
 		w.send(ctx, cmds)
 		return
 	}
@@ -141,7 +144,7 @@ func (c *cluster) sweep(now time.Time) {
 		if w.pipe != nil {
 			w.pipe.Sweep(now)
 		}
-		if w.limiter != nil {
+		if !w.overload.sendsAll() {
 			w.limiter.Tick(time.Now()) // now is when this should have been
 		}
 		w.sweepLanes(now)

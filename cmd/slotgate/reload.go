@@ -147,6 +147,7 @@ func (r *reloader) apply(ctx context.Context, cfg Config) {
 	g.alerts.set(cfg.Alerts)
 	g.bytes.SetLimit(cfg.Limits.BytesInFlight)
 	g.overload.Switch(cfg.Overload.Enabled)
+	g.store.ProtectNodes(cfg.Overload.Enabled)
 	g.limiter.LimitRecords(int64(cfg.Limits.IdempotencyRecordsPerS))
 	g.limiter.Set(limiterSettings(cfg, g.allowances))
 	g.store.KeepRecords(recordTTL(cfg.Limits))
