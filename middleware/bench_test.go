@@ -56,6 +56,9 @@ func BenchmarkChain(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) { benchmarkEngine(b, benchChain(people{goodKey: identity("shop", limits...)})) })
 	}
+	b.Run("unguarded", func(b *testing.B) { // the difference to "unlimited" is what the guard against overload costs
+		benchmarkEngine(b, guardedChain(people{goodKey: identity("shop")}, middleware.NewLimiter(nil), nil))
+	})
 	for name, limits := range map[string][]acl.Limit{
 		"shared unlimited": nil,
 		"shared":           {perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000)},
@@ -127,8 +130,12 @@ func BenchmarkChainOfManyApps(b *testing.B) {
 func benchChain(auth people) http.Handler { return chainOf(auth, middleware.NewLimiter(nil)) }
 
 func chainOf(auth people, limiter *middleware.Limiter) http.Handler {
+	return guardedChain(auth, limiter, middleware.NewOverload(middleware.OverloadConfig{}))
+}
+
+// guardedChain is the chain with a guard against overload, or with none.
+func guardedChain(auth people, limiter *middleware.Limiter, overload *middleware.Overload) http.Handler {
 	bytes := middleware.NewBytesInFlight(1 << 30)
-	overload := middleware.NewOverload(middleware.OverloadConfig{})
 	return engine(middleware.Config{
 		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),
 		Authenticator: auth,

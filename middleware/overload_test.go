@@ -9,6 +9,8 @@ import (
 	"net/http/httptrace"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -308,10 +310,10 @@ func TestShortOfMemory(t *testing.T) {
 // watchedBody is a body that notes whether anybody has read it.
 type watchedBody struct {
 	io.Reader
-	read bool
+	read atomic.Bool
 }
 
-func (b *watchedBody) Read(p []byte) (int, error) { b.read = true; return b.Reader.Read(p) }
+func (b *watchedBody) Read(p []byte) (int, error) { b.read.Store(true); return b.Reader.Read(p) }
 
 // service has the gateway learn that each request keeps it busy for 1 ms: that many end in a window of 100 ms, while it is slow.
 func (h *held) service(t *testing.T, clock *fakeClock) {
@@ -333,6 +335,7 @@ func (h *held) service(t *testing.T, clock *fakeClock) {
 func TestAHopelessRequestIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 	clock := newClock()
 	h := fixedPlaces(t, 40, func(c *middleware.OverloadConfig) { c.Clock = clock.now })
+	h.Client().Transport.(*http.Transport).ExpectContinueTimeout = 10 * time.Second // else it sends the body unasked
 	h.hold(t, "critical", 20)
 	h.service(t, clock)
 	put := func(deadline int) (answer, *watchedBody) {
@@ -340,17 +343,16 @@ func TestAHopelessRequestIsRefusedBeforeItsBodyIsRead(t *testing.T) {
 		req, _ := http.NewRequest("PUT", h.URL+"/v1/strings/a", body)
 		req.ContentLength = 5
 		req.Header = http.Header{"Authorization": {"Bearer critical"}, "X-Request-Deadline-Ms": {strconv.Itoa(deadline)}, "Expect": {"100-continue"}}
-		h.Client().Transport.(*http.Transport).ExpectContinueTimeout = 10 * time.Second
 		return h.send(t, req), body
 	}
 	a, body := put(15) // 20 requests of 1 ms are 20 ms
 	if a.status != 503 || a.code(t) != "overloaded" || a.problem(t)["outcome"] != "not_applied" {
 		t.Errorf("%d %s", a.status, a.body)
 	}
-	if body.read {
+	if body.read.Load() {
 		t.Error("the body was asked for")
 	}
-	if a, body := put(30); a.status != 200 || !body.read {
+	if a, body := put(30); a.status != 200 || !body.read.Load() {
 		t.Errorf("one that has the time: %d %s", a.status, a.body)
 	}
 	if n := h.shed(t, "deadline", "critical"); n != 1 {
@@ -445,6 +447,55 @@ func TestPlacesComeBackOnEveryWayOut(t *testing.T) {
 		}
 		h.wantNothingInFlight(t)
 	}
+}
+
+// A crowd of all kinds, over every bound at once, while readings come and the switch is turned: no place is lost.
+func TestNoPlaceIsLostInACrowd(t *testing.T) {
+	h := fixedPlaces(t, 8, func(c *middleware.OverloadConfig) { c.Min, c.MemoryMax = 2, 1000 })
+	h.app("second", "second", acl.Normal)
+	h.app("third", "third", acl.Bulk)
+	stop := make(chan struct{})
+	var readings, crowd sync.WaitGroup
+	readings.Go(func() {
+		for i := int64(0); ; i++ {
+			select {
+			case <-stop:
+				h.overload.Switch(true)
+				return
+			default:
+				h.overload.Feel(middleware.Pressure{CPUWait: time.Duration(i%5) * time.Millisecond, Memory: i * 97 % 1000})
+				h.overload.Switch(i%7 != 0)
+			}
+		}
+	})
+	requests := []struct{ method, path string }{
+		{"GET", "/v1/strings/a"}, {"PUT", "/v1/strings/a"}, {"GET", "/v1/panic"}, {"GET", "/v1/abort"}, {"POST", "/v1/batch/1"},
+		{"POST", "/v1/batch/35"}, {"POST", "/v1/batch/4000"}, {"GET", "/v1/nothing"},
+	}
+	for worker, key := range []string{"critical", "normal", "second", "bulk", "third", "normal", "critical", "bulk"} {
+		crowd.Go(func() {
+			for i := range 100 {
+				r := requests[(worker+i)%len(requests)]
+				ctx, cancel := context.WithCancel(context.Background())
+				req, _ := http.NewRequestWithContext(ctx, r.method, h.URL+r.path, strings.NewReader("x"))
+				req.Header.Set("Authorization", "Bearer "+key)
+				if i%9 == 0 {
+					go cancel()
+				}
+				if resp, err := h.Client().Do(req); err == nil {
+					resp.Body.Close()
+				}
+				cancel()
+			}
+		})
+	}
+	crowd.Wait()
+	close(stop)
+	readings.Wait()
+	h.wantNothingInFlight(t)
+	h.overload.Feel(middleware.Pressure{})
+	h.hold(t, "critical", 2)
+	h.release(t)
 }
 
 // A slow Redis is no reason to take places away, a gateway that waits for processors is.

@@ -127,3 +127,12 @@ func TestAGatewayShortOfMemory(t *testing.T) {
 	}
 	expect(t, whoami(), 200)
 }
+
+// Ten times a second.
+func BenchmarkReadingOfTheProcess(b *testing.B) {
+	p := newPressure()
+	b.ReportAllocs()
+	for b.Loop() {
+		p.read()
+	}
+}
