@@ -71,3 +71,34 @@ func parseHeap(in io.Reader) (heap, error) {
 	}
 	return h, nil
 }
+
+// shedOf counts what a gateway has refused by itself, by layer and reason: "redis full", "overload memory".
+func shedOf(ctx context.Context, g *gateway) (map[string]int64, error) {
+	resp, err := get(ctx, g.admin+"/metrics")
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return parseShed(resp.Body)
+}
+
+func parseShed(in io.Reader) (map[string]int64, error) {
+	all := map[string]int64{}
+	lines := bufio.NewScanner(in)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		name, rest, ok := strings.Cut(lines.Text(), "_shed_total{")
+		layer, ours := strings.CutPrefix(name, "slotgate_")
+		_, reason, _ := strings.Cut(rest, `reason="`)
+		reason, _, _ = strings.Cut(reason, `"`)
+		if !ok || !ours {
+			continue
+		}
+		n, err := strconv.ParseFloat(rest[strings.LastIndexByte(rest, ' ')+1:], 64)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", lines.Text(), err)
+		}
+		all[layer+" "+reason] += int64(n)
+	}
+	return all, lines.Err()
+}

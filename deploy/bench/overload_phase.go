@@ -14,11 +14,12 @@ import (
 type phase struct {
 	name    string
 	streams []stream
-	tallies []*tally   // in the order of the streams
-	seconds float64    // without the lead-in
-	memory  int64      // the most that the gateway held, in bytes
-	cores   [2]float64 // that the gateway used, and generator, proxies and shards together
-	asked   int        // commands that the shards were asked for, the lead-in included
+	tallies []*tally         // in the order of the streams
+	seconds float64          // without the lead-in
+	memory  int64            // the most that the gateway held, in bytes
+	cores   [2]float64       // that the gateway used, and generator, proxies and shards together
+	asked   int              // commands that the shards were asked for, the lead-in included
+	shed    map[string]int64 // by layer and reason, the lead-in included
 
 	acked, lost, wrong int // writes that were acknowledged, of these not there; and there although refused
 }
@@ -139,8 +140,8 @@ func (p *phase) String() string {
 	for _, t := range p.tallies {
 		redials += t.Redials
 	}
-	text := fmt.Sprintf("%s: %d requests, %.0f/s done, p50 %s, p99 %s; %d refused, p99 %s; others %s; %d MB, %.2f cores and %.2f, %d commands; the generator late by %s at p99, %d redials",
-		p.name, all.requests, float64(all.done)/p.seconds, ms(all.doneIn.quantile(.5)), ms(all.p99()), all.refused, ms(all.refusedIn.quantile(.99)),
+	text := fmt.Sprintf("%s: %d requests, %.0f/s done, p50 %s, p99 %s; %d refused (%s), p99 %s; others %s; %d MB, %.2f cores and %.2f, %d commands; the generator late by %s at p99, %d redials",
+		p.name, all.requests, float64(all.done)/p.seconds, ms(all.doneIn.quantile(.5)), ms(all.p99()), all.refused, p.reasons(), ms(all.refusedIn.quantile(.99)),
 		all.words(), p.memory>>20, p.cores[0], p.cores[1], p.asked, ms(all.late.quantile(.99)), redials)
 	if p.acked > 0 {
 		text += fmt.Sprintf("; %d writes acked, %d lost, %d there although refused", p.acked, p.lost, p.wrong)
@@ -149,6 +150,17 @@ func (p *phase) String() string {
 		text += "\n  first: " + first
 	}
 	return text
+}
+
+// reasons tells by which layers how much was refused, the lead-in included.
+func (p *phase) reasons() string {
+	var parts []string
+	for _, by := range slices.Sorted(maps.Keys(p.shed)) {
+		if n := p.shed[by]; n > 0 {
+			parts = append(parts, fmt.Sprintf("%s %d", by, n))
+		}
+	}
+	return strings.Join(parts, ", ")
 }
 
 // ms is a time in milliseconds.

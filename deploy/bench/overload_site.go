@@ -336,13 +336,18 @@ func (t *site) phase(ctx context.Context, name string, lead, d time.Duration, sl
 	}
 	stop := t.watchMemory()
 	before, err1 := t.usage()
+	shed, err4 := shedOf(ctx, t.gateway)
 	r, err2 := t.load.do(ctx, o)
 	after, err3 := t.usage()
-	ph := &phase{name: name, streams: streams, tallies: r.Flows, seconds: d.Seconds(), memory: stop()}
+	shedNow, err5 := shedOf(ctx, t.gateway)
+	ph := &phase{name: name, streams: streams, tallies: r.Flows, seconds: d.Seconds(), memory: stop(), shed: shedNow}
+	for by, n := range shed {
+		ph.shed[by] -= n
+	}
 	for i := range ph.cores {
 		ph.cores[i] = (after[i] - before[i]).Seconds() / r.Elapsed.Seconds()
 	}
-	if err := errors.Join(err1, err2, err3); err != nil {
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		return nil, err
 	}
 	for _, p := range t.proxies {

@@ -169,3 +169,15 @@ func TestCoresAreSplit(t *testing.T) {
 		t.Errorf("pinned to %v, want %v (%v)", inside, gateway, err)
 	}
 }
+
+func TestRefusalsAreCountedByLayerAndReason(t *testing.T) {
+	got, err := parseShed(strings.NewReader(`# HELP slotgate_redis_shed_total text
+slotgate_redis_shed_total{class="bulk",cluster="default",node="127.0.0.1:1",reason="full"} 3
+slotgate_redis_shed_total{class="normal",cluster="default",node="127.0.0.1:1",reason="full"} 1.2e+06
+slotgate_overload_shed_total{class="normal",reason="memory"} 2
+slotgate_http_requests_total{code="200"} 7
+`))
+	if err != nil || len(got) != 2 || got["redis full"] != 1_200_003 || got["overload memory"] != 2 {
+		t.Errorf("%v, %v", got, err)
+	}
+}
