@@ -175,7 +175,8 @@ func itemsDone(a answer) int64 {
 			return int64(n)
 		}
 	}
-	return int64(bytes.Count(a.Head, []byte(`"found":`)) + bytes.Count(a.Head, []byte(`"outcome":"applied"`)))
+	count := func(text string) int64 { return int64(bytes.Count(a.Head, []byte(text))) }
+	return max(count(`"found":`)-count(`"problem":`), 0) + count(`"outcome":"applied"`) // an item with a problem says found as well
 }
 
 // receiveFlow reads a caller's answers until the loop is over. A connection that breaks is made anew, as a client would.
