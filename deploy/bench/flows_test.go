@@ -136,7 +136,7 @@ func TestArrivalsByChanceHaveTheirRateAndTheirSeed(t *testing.T) {
 func TestItemsOfBatchesAreCounted(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"written":1000}`: 1000,
-		`{"items":[{"key":"a","found":true,"value":"written"},{"key":"b","found":false},{"key":"c","found":false,"problem":{"code":"overloaded"}}]}`:                           2,
+		`{"items":[{"key":"a","found":true,"value":"written"},{"key":"b","found":false},{"key":"c","found":false,"problem":{"code":"overloaded"}}]}`:             2,
 		`{"status":503,"code":"batch_incomplete","items":[{"key":"a","outcome":"applied"},{"key":"b","outcome":"not_applied"},{"key":"c","outcome":"unknown"}]}`: 1,
 		`{"value":"v"}`: 0,
 	} {
