@@ -1,12 +1,16 @@
 package handlers
 
 import (
+	"encoding/base64"
 	"errors"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 // FuzzRateLimitBody: every body is accepted or refused with a 4xx that names a place, and what is accepted is within bounds.
@@ -40,6 +44,34 @@ func FuzzRateLimitBody(f *testing.F) {
 		}
 		if e5 == nil && (len(takes) == 0 || len(takes) > limits.MaxBatch) {
 			t.Errorf("%s was accepted as %d takes", body, len(takes))
+		}
+	})
+}
+
+// FuzzRateLimitSubject: whatever stands in a path is a subject, of bytes that the same path always means, or refused at its place.
+func FuzzRateLimitSubject(f *testing.F) {
+	for _, raw := range []string{"user:42", "%7B%7D%3A%25", "a%2Fb", "%00%FF", "%", "%zz", "_w", "a=", strings.Repeat("s", 257), strings.Repeat("%41", 256), ""} {
+		f.Add(raw, false)
+		f.Add(raw, true)
+	}
+	f.Fuzz(func(t *testing.T, raw string, encoded bool) {
+		enc := keyUTF8
+		if encoded {
+			enc = keyBase64URL
+		}
+		subject, err := pathSubject(raw, enc)
+		if err != nil {
+			if e, ok := errors.AsType[*store.Error](err); !ok || e.Status() != 422 || len(e.Fields) != 1 || e.Fields[0].Pointer != "path:subject" {
+				t.Errorf("%q: %v", raw, err)
+			}
+			return
+		}
+		again := url.PathEscape(subject)
+		if encoded {
+			again = base64.RawURLEncoding.EncodeToString([]byte(subject))
+		}
+		if same, err := pathSubject(again, enc); err != nil || same != subject || len(subject) > ratelimit.MaxSubject {
+			t.Errorf("%q is %q, which is written %q and read as %q, %v", raw, subject, again, same, err)
 		}
 	})
 }

@@ -198,6 +198,28 @@ func TestATakeIsRepeatedSafely(t *testing.T) {
 	a.call(t, "POST", limitPath+"/peek", `{"subject":"u"}`, "Idempotency-Key: k1").refused(t, 422, "idempotency_unsupported", "header:Idempotency-Key")
 }
 
+// A fault of one item is that item's.
+func TestBadItemsOfABatchHaveProblemsOfTheirOwn(t *testing.T) {
+	a := limiter(t, start(t), perMinute)
+	items := []string{
+		`{"name":"api","subject":""}`, `{"name":"api","subject":` + quoted(257) + `}`, `{"name":"api","subject":"u","cost":4}`,
+		`{"name":"none","subject":"u"}`, `{"name":"api","subject":"{}:%"}`,
+	}
+	m := a.call(t, "POST", "/v1/ratelimits/take", `{"items":[`+strings.Join(items, ",")+`]}`).want(t, 200)
+	var got []string
+	for _, item := range m["items"].([]any) {
+		if p, ok := item.(map[string]any)["problem"].(map[string]any); ok {
+			got = append(got, p["code"].(string))
+		} else {
+			got = append(got, "fine")
+		}
+	}
+	want := "validation_failed validation_failed cost_exceeds_limit limit_not_found fine"
+	if strings.Join(got, " ") != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
 func TestABatchTakesEachByItself(t *testing.T) {
 	a := limiter(t, start(t), perMinute)
 	m := a.call(t, "POST", "/v1/ratelimits/take", `{"items":[{"name":"api","subject":"u","cost":3},{"name":"api","subject":"u"},{"name":"none","subject":"u"},{"name":"api","subject":"v"}]}`).want(t, 200)
@@ -258,6 +280,15 @@ func TestBadRateLimitsAreRefused(t *testing.T) {
 		{"limit that is a fraction", "PUT", limitPath, with(`"limit":1`, `"limit":1.5`), nil, 422, "validation_failed", "/rules/0/limit"},
 		{"no limit", "PUT", limitPath, with(`"limit":1,`, ``), nil, 422, "validation_failed", "/rules/0/limit"},
 		{"period 0", "PUT", limitPath, with(`"period_ms":1000`, `"period_ms":0`), nil, 422, "validation_failed", "/rules/0/period_ms"},
+		{"negative period", "PUT", limitPath, with(`"period_ms":1000`, `"period_ms":-1`), nil, 422, "validation_failed", "/rules/0/period_ms"},
+		{"period over a year", "PUT", limitPath, with(`"period_ms":1000`, `"period_ms":31622400001`), nil, 422, "validation_failed", "/rules/0/period_ms"},
+		{"no period", "PUT", limitPath, with(`,"period_ms":1000`, ``), nil, 422, "validation_failed", "/rules/0/period_ms"},
+		{"limit that is text", "PUT", limitPath, with(`"limit":1`, `"limit":"1"`), nil, 422, "validation_failed", "/rules/0/limit"},
+		{"limit over 64 bits", "PUT", limitPath, with(`"limit":1`, `"limit":9223372036854775808`), nil, 422, "validation_failed", "/rules/0/limit"},
+		{"negative burst", "PUT", limitPath, rule(`,"burst":-1`), nil, 422, "validation_failed", "/rules/0/burst"},
+		{"burst over 2^53", "PUT", limitPath, rule(`,"burst":9007199254740993`), nil, 422, "validation_failed", "/rules/0/burst"},
+		{"no algorithm", "PUT", limitPath, with(`"algorithm":"token_bucket",`, ``), nil, 422, "validation_failed", "/rules/0/algorithm"},
+		{"no id", "PUT", limitPath, with(`"id":"r",`, ``), nil, 422, "validation_failed", "/rules/0/id"},
 		{"burst 0", "PUT", limitPath, rule(`,"burst":0`), nil, 422, "validation_failed", "/rules/0/burst"},
 		{"unknown algorithm", "PUT", limitPath, with(`token_bucket`, `bucket`), nil, 422, "validation_failed", "/rules/0/algorithm"},
 		{"unknown member of a rule", "PUT", limitPath, rule(`,"rate":1`), nil, 422, "validation_failed", "/rules/0/rate"},
@@ -286,6 +317,17 @@ func TestBadRateLimitsAreRefused(t *testing.T) {
 		{"negative cost", "POST", takePath, `{"subject":"u","cost":-1}`, nil, 422, "validation_failed", "/cost"},
 		{"cost over the capacity", "POST", takePath, `{"subject":"u","cost":4}`, nil, 422, "cost_exceeds_limit", "/cost"},
 		{"burst below the least that is useful", "POST", takePath, `{"subject":"u","cost":9,"min_grant":4}`, nil, 422, "cost_exceeds_limit", "/cost"},
+		{"cost over 2^53", "POST", takePath, `{"subject":"u","cost":9007199254740993,"min_grant":1}`, nil, 422, "validation_failed", "/cost"},
+		{"peek of cost 0", "POST", limitPath + "/peek", `{"subject":"u","cost":0}`, nil, 422, "validation_failed", "/cost"},
+		{"peek of a cost over the capacity", "POST", limitPath + "/peek", `{"subject":"u","cost":4}`, nil, 422, "cost_exceeds_limit", "/cost"},
+		{"refund of 0", "POST", limitPath + "/refund", `{"subject":"u","cost":0}`, nil, 422, "validation_failed", "/cost"},
+		{"negative refund", "POST", limitPath + "/refund", `{"subject":"u","cost":-1}`, nil, 422, "validation_failed", "/cost"},
+		{"refund over 2^53", "POST", limitPath + "/refund", `{"subject":"u","cost":9007199254740993}`, nil, 422, "validation_failed", "/cost"},
+		{"peek of a limit that is not defined", "POST", "/v1/ratelimits/none/peek", `{"subject":"u"}`, nil, 404, "limit_not_found", ""},
+		{"refund of a limit that is not defined", "POST", "/v1/ratelimits/none/refund", `{"subject":"u","cost":1}`, nil, 404, "limit_not_found", ""},
+		{"reset of a limit that is not defined", "DELETE", "/v1/ratelimits/none/subjects/u", "", nil, 404, "limit_not_found", ""},
+		{"min_grant of 0", "POST", takePath, `{"subject":"u","min_grant":0}`, nil, 422, "validation_failed", "/min_grant"},
+		{"wait over a minute", "POST", takePath, `{"subject":"u","max_wait_ms":60001}`, nil, 422, "validation_failed", "/max_wait_ms"},
 		{"min_grant over the cost", "POST", takePath, `{"subject":"u","cost":1,"min_grant":2}`, nil, 422, "validation_failed", "/min_grant"},
 		{"negative wait", "POST", takePath, `{"subject":"u","max_wait_ms":-1}`, nil, 422, "validation_failed", "/max_wait_ms"},
 		{"refund without a cost", "POST", limitPath + "/refund", `{"subject":"u"}`, nil, 422, "validation_failed", "/cost"},

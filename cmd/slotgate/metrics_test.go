@@ -220,6 +220,12 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 		tries++
 		return strings.Contains(call(t, "POST", limit+"/take", free, fmt.Sprintf(`{"subject":"u%d","cost":5}`, tries)).body, `"source":"redis"`)
 	})
+	eventually(t, func() bool {
+		return strings.Contains(call(t, "POST", limit+"/take", free, fmt.Sprintf(`{"subject":"u%d","cost":5}`, tries)).body, `"source":"cache"`)
+	})
+	if n := value(g.scrape(t, ""), "slotgate_ratelimit_takes_total", "app=free limit=api result=cached"); n != 1 {
+		t.Errorf("%v refusals were repeated without Redis", n)
+	}
 	get := func() int { return call(t, "GET", g.api+"/v1/strings/moved%7Bshop:a0%7D", free, "").StatusCode }
 	eventually(t, func() bool { return get() == 404 })
 	replica.Kill()

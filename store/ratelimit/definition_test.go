@@ -1,7 +1,9 @@
 package ratelimit
 
 import (
+	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,4 +165,52 @@ func TestBadRequests(t *testing.T) {
 	if err := CheckName("Api.v1_user-2"); err != nil {
 		t.Error(err)
 	}
+}
+
+// FuzzOverride: an override that a limit takes is stored and read as the same, and its rules are as sound as those it replaces.
+func FuzzOverride(f *testing.F) {
+	for _, seed := range []string{
+		`{"rules":[{"id":"m","algorithm":"token_bucket","limit":600,"period_ms":60000}]}`,
+		`{"rules":[{"id":"w","algorithm":"fixed_window","limit":9007199254740992,"period_ms":1,"tz_offset_min":-60}],"expires_at":"2999-01-01T00:00:00Z"}`,
+		`{"rules":[{"id":"m","algorithm":"leaky_bucket","mode":"shaper","limit":1,"period_ms":31622400000,"burst":3},{"id":"w","algorithm":"gcra","limit":1,"period_ms":1}]}`,
+		`{"rules":[{"id":"t","scope":"limit","algorithm":"gcra","limit":1,"period_ms":1}]}`, `{"rules":[{"id":"m"},{"id":"m"}]}`, `{"rules":null}`,
+	} {
+		f.Add(seed)
+	}
+	d := Definition{Rules: []Rule{
+		{ID: "m", Algorithm: TokenBucket, Limit: 60, PeriodMS: 60_000}, {ID: "w", Algorithm: SlidingWindow, Limit: 5, PeriodMS: 1000},
+		{ID: "t", Scope: PerLimit, Algorithm: GCRA, Limit: 9, PeriodMS: 1000},
+	}}
+	if err := d.Validate(); err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		var o Override
+		if json.Unmarshal([]byte(text), &o) != nil {
+			return
+		}
+		if err := o.Validate(&d); err != nil {
+			if e, ok := errors.AsType[*store.Error](err); !ok || e.Code != store.CodeValidationFailed || len(e.Fields) == 0 {
+				t.Errorf("%s: %v", text, err)
+			}
+			return
+		}
+		stored, err := json.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var back Override
+		if err := json.Unmarshal(stored, &back); err != nil || !slices.Equal(back.Rules, o.Rules) || !back.ExpiresAt.Equal(o.ExpiresAt) {
+			t.Errorf("%s is stored as %s and read as %+v, %v", text, stored, back, err)
+		}
+		rules := d.RulesFor(&Override{Rules: o.Rules}, time.Unix(0, 0))
+		if len(rules) != len(d.Rules) || rules[2] != d.Rules[2] {
+			t.Errorf("%s makes %+v", text, rules)
+		}
+		for i := range rules {
+			if x := rules[i].exactly(MaxWaitMS * 1000); x.period < 1 || x.unit < 1 || x.most > MaxCount || rules[i].capacity(0) < 1 {
+				t.Errorf("%s: rule %d counts with %+v", text, i, x)
+			}
+		}
+	})
 }
