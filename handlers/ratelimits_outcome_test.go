@@ -25,7 +25,9 @@ var limitWrites = map[string]string{
 }
 
 // postOnly says whether a route is one that only says so, where gin would take the path for the name of a limit.
-func postOnly(r gin.RouteInfo) bool { return r.Path == "/v1/ratelimits/take" && r.Method != http.MethodPost }
+func postOnly(r gin.RouteInfo) bool {
+	return r.Path == "/v1/ratelimits/take" && r.Method != http.MethodPost
+}
 
 // TestEveryFailedWriteOfARateLimitSaysWhatBecameOfIt is TestEveryFailedWriteSaysWhatBecameOfIt for limits that are closed when Redis
 // does not answer; the others let a take pass.
