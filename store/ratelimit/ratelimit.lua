@@ -151,12 +151,14 @@ while true do
 end
 
 -- Only now anything is written. A key lives until all is back, rounded up to ms, and a second.
-local format = string.format
+life = life / 1000
+life = life + -life % 1 + 1000
 if own < count then
-  call('SET', KEYS[1], own_state, 'PX', format('%d', own_life / 1000 + 1000.9995))
-  call('SET', KEYS[2], new, 'PX', format('%d', life / 1000 + 1000.9995))
+  own_life = own_life / 1000
+  call('SET', KEYS[1], own_state, 'PX', own_life + -own_life % 1 + 1000)
+  call('SET', KEYS[2], new, 'PX', life)
 else
-  call('SET', KEYS[1], new, 'PX', format('%d', life / 1000 + 1000.9995))
+  call('SET', KEYS[1], new, 'PX', life)
 end
 
 local reply = pack('<dddc0c0', granted, now, #state, state, total)
