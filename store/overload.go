@@ -33,13 +33,16 @@ const (
 	// shardTolerance is how long a node's answers may take without being a sign of overload. Below it, it is rather the gateway's own
 	// machine that is busy: then goroutines wait for a processor some milliseconds, and the node would be blamed.
 	shardTolerance = 15 * time.Millisecond
+	// shardSpare: a slow node gives its places back with the batch that they were sent in, and they are taken in less time than the next batch
+	// needs. Of three places, 7 % of what was critical found none at twice the peak of a node of 667 commands a second.
+	shardSpare = 6
 	// lostAfter is how long an answer must have been waited for to count as lost: a caller with a short deadline is no sign of anything.
 	lostAfter = 50 * time.Millisecond
 )
 
 // newLimiter is the limiter of one node.
 func (c OverloadConfig) newLimiter() *adaptive.Limiter {
-	return adaptive.New(adaptive.Settings{Initial: c.Initial, Min: c.Min, Max: c.Max, Tolerance: shardTolerance, Every: sweepInterval})
+	return adaptive.New(adaptive.Settings{Initial: c.Initial, Min: c.Min, Max: c.Max, Spare: shardSpare, Tolerance: shardTolerance, Every: sweepInterval})
 }
 
 type classKey struct{}

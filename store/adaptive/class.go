@@ -1,6 +1,10 @@
 package adaptive
 
-import "github.com/slotgate/slotgate/acl"
+import (
+	"math"
+
+	"github.com/slotgate/slotgate/acl"
+)
 
 // Class says who goes first when there is too much. The zero value is Normal, which is what an app is that says nothing.
 type Class uint8
@@ -16,13 +20,25 @@ const (
 // Classes lists them, the last to be refused first.
 func Classes() []Class { return []Class{Critical, Normal, Bulk} }
 
-// classShare is the part of the limit that a class may fill, together with all others: there is always room for what is more
-// important. The numbers are those that the simulation was made with (package tests); Stripe keeps 20 % for what is critical.
-var classShare = [classes]float64{Critical: 1, Normal: .85, Bulk: .6}
+// spare is the share of the limit that a class leaves free for what is more important, whatever it is filled with, and the largest share
+// that Settings.Spare may make of it. The first are those that the design's simulation was made with (package tests); Stripe keeps 20 %
+// for what is critical.
+var spare = [classes]struct{ share, most float64 }{Normal: {.15, .35}, Bulk: {.4, .6}}
 
-// classSpare is how many places stay free for what is more important, at the least: of the eight places that a slow node has, the
-// shares alone would leave one to what is critical.
-var classSpare = [classes]float64{Normal: 3, Bulk: 5}
+// of is how many places of a limit the class may fill, when normal leaves so many free at the least.
+func (c Class) of(limit, least float64) float64 {
+	if c == Bulk {
+		least *= bulkSpare
+	}
+	s := spare[c]
+	if least = min(least, limit*s.most); least > limit*s.share {
+		return max(math.Floor(limit-least), 1)
+	}
+	return limit - limit*s.share
+}
+
+// bulkSpare is how many times as many places as normal bulk leaves free of a low limit.
+const bulkSpare = 5. / 3
 
 // rank orders the classes: what has a lower rank is more important.
 var rank = [classes]uint8{Critical: 0, Normal: 1, Bulk: 2}

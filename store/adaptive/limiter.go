@@ -27,6 +27,9 @@ type Settings struct {
 	Min int
 	// Max is the most; 0 = 4096.
 	Max int
+	// Spare is how many places what is normal leaves to what is critical at the least, up to a third of them; 0 = 3. Of a low limit the shares of
+	// the classes alone would leave one. The more places come back together, the more of them it takes until the next do.
+	Spare int
 	// Tolerance is a time that answers may take without being a sign of overload, whatever they take without load; 0 = none. With it
 	// the noise of a busy machine does not count where answers take microseconds.
 	Tolerance time.Duration
@@ -42,6 +45,7 @@ type Settings struct {
 
 func (s Settings) withDefaults() Settings {
 	def(&s.Min, 8)
+	def(&s.Spare, 3)
 	def(&s.Max, max(4096, s.Min))
 	def(&s.Initial, min(max(1024, s.Min), s.Max))
 	if s.Clock == nil {
@@ -253,10 +257,7 @@ func (l *Limiter) setLimit(n float64) {
 }
 
 // places is how many of them a class may fill.
-func (l *Limiter) places(c Class) float64 {
-	limit := l.Limit()
-	return max(min(limit*classShare[c], limit-classSpare[c]), 1)
-}
+func (l *Limiter) places(c Class) float64 { return c.of(l.Limit(), float64(l.settings.Spare)) }
 
 // InFlight is how many places are taken.
 func (l *Limiter) InFlight() int { return taken(l.state.Load()).all() }

@@ -212,7 +212,7 @@ func TestNothingIsRefusedOrLateWithoutOverload(t *testing.T) {
 
 func TestANodeThatDoesFewCommands(t *testing.T) {
 	for _, times := range []float64{2, 5, 10} {
-		ld := load{rate: times * 667, seconds: 20, from: 5, to: 20}
+		ld := load{rate: times * 667, seconds: 20, from: 5, to: 20, settings: adaptive.Settings{Spare: 6}}
 		o := simulate(slow, ld)
 		t.Logf("%.0fx: %.0f/s, p99 %.1f ms, critical %.3f, normal %.3f, bulk %.3f, limit %.1f", times, o.goodput(ld), o.p99()*1e3,
 			o.share(adaptive.Critical), o.share(adaptive.Normal), o.share(adaptive.Bulk), o.limit)

@@ -73,7 +73,7 @@ func (l *Limiter) Tick(now time.Time) {
 	if n > 0 {
 		mean = float64(answers&(1<<sumBits-1)) * sumUnit / n
 	}
-	mean = max(mean-w.waited(), min(mean, w.base))
+	mean = max(mean-min(w.waited(), float64(l.settings.Tolerance)), min(mean, w.base))
 	peak := float64(l.peak.Swap(int64(l.InFlight())))
 	l.adapt(mean, lost/(n+lost), peak, elapsed)
 	l.serve(mean, n, elapsed)
@@ -82,7 +82,8 @@ func (l *Limiter) Tick(now time.Time) {
 }
 
 // waited is how long goroutines waited for a processor in this window, in ns, twice for an answer: when it is asked for and when it has come.
-// That is what this machine took, not the other side.
+// That is what this machine took, not the other side. It is believed up to Settings.Tolerance: a machine that is overloaded by requests
+// must not be blind for the other side's queue.
 func (w *window) waited() float64 {
 	return 2 * float64(w.lag) / float64(max(w.ticks, 1))
 }
