@@ -115,9 +115,12 @@ const (
 	overloadEnd   = "<!-- overload:end -->"
 )
 
+// overloadPlot shows what deploy/bench/overload draws beside the tables.
+const overloadPlot = "\n![what is done, how long it takes, and the share of each class, by the load](overload.svg)\n"
+
 // writeReadme replaces the tables in a Markdown file, also where targets are missed: the table says so.
 func (r *overloadResults) writeReadme(path string) error {
-	return replaceBetween(path, overloadBegin, overloadEnd, r.markdown())
+	return replaceBetween(path, overloadBegin, overloadEnd, r.markdown()+overloadPlot)
 }
 
 // missed returns an error that names the rows whose targets were missed.

@@ -127,7 +127,7 @@ func TestOverloadTablesReplaceTheOldOnes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"before\n" + overloadBegin, "| 2 x |", "no: too slow", "| a | b | c | yes |", overloadEnd + "\nafter\n"} {
+	for _, want := range []string{"before\n" + overloadBegin, "| 2 x |", "no: too slow", "| a | b | c | yes |", "](overload.svg)", overloadEnd + "\nafter\n"} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("%q is missing in\n%s", want, text)
 		}
