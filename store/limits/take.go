@@ -93,7 +93,7 @@ func (l *Limits) Refund(ctx context.Context, id *acl.Identity, name string, r ra
 	if hasTotal(lim.Definition) { // others may have been refused by it
 		whose = ""
 	}
-	l.blocked.forgive(l.Now(), lim.key, whose) // with an error too: it may have been done
+	l.blocked.forgive(l.Now(), lim.key, whose) // with an error too, it may have been done
 	return Verdict{res, replayed}, err
 }
 
@@ -147,6 +147,8 @@ func (l *Limits) unasked(lim limit, r *ratelimit.Request, why error) (ratelimit.
 }
 
 // parallel takes of one batch are under way at once: a batch shall not be more to a shard than eight callers are.
+// One pipeline for each node would take a sixth of the time (a batch of 100: 1.1 ms against 7.4 in one process), but needs scripts in
+// the store's pipes, whose callers may overstay a deadline by more than a take waits.
 const parallel = 8
 
 // TakeMany does takes each by itself; those of one limit and subject in their order. Errors: forbidden.
