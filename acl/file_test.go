@@ -48,6 +48,15 @@ func TestAGoodFile(t *testing.T) {
 		shop.Limits[0].Burst != 100 || !shop.ExpiresAt.Equal(time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)) || shop.Compression != acl.NoCompression {
 		t.Errorf("shop is %+v", shop)
 	}
+	if want := []acl.Limit{
+		{
+			ID: "each", Per: "key", Of: "bytes", Class: "strings:write", Route: "/v1/strings/:key", Limit: 7, PeriodMS: 60_000,
+			Algorithm: "fixed_window", Mode: "exact", OnError: "closed",
+		},
+		{ID: "at-once", Per: "app", Of: "concurrency", Limit: 3},
+	}; !slices.Equal(shop.Limits[1:], want) {
+		t.Errorf("shop's limits are %+v", shop.Limits)
+	}
 	if plain.Layout != acl.Spread || plain.State != acl.Active || plain.Cluster != "default" || !slices.Equal(plain.Permissions, shop.Permissions) {
 		t.Errorf("plain is %+v", plain)
 	}
