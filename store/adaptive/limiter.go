@@ -39,7 +39,8 @@ type Settings struct {
 	// Every is how often Tick is called; 0 = not said. By how much it is late is taken off what answers take: the machine is busy, and it
 	// is late for them too. It must be told the time at which it runs, not the one at which it should.
 	Every time.Duration
-	// Clock is asked for the time only when a request with a deadline comes while half of the places are taken; nil = time.Now.
+	// Clock is asked for the time only when a request with a deadline comes while half of the places are taken, or so many that the other
+	// side needs long for them; nil = time.Now.
 	Clock func() time.Time
 }
 
@@ -157,7 +158,7 @@ func (l *Limiter) Acquire(r Request) (Place, Reason) {
 		old := l.state.Load()
 		held := float64(taken(old).all())
 		var p *party
-		if held >= limit/2 {
+		if held >= limit/2 || held*float64(l.service.Load()) >= float64(long) {
 			p = l.shares[r.Class].party(r.App, l.epoch.Load())
 			if !r.Deadline.IsZero() && l.hopeless(held, r.Deadline) {
 				return Place{}, Hopeless

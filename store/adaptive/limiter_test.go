@@ -143,6 +143,27 @@ func TestWhoseDeadlineIsTooNearIsRefused(t *testing.T) {
 	}
 }
 
+// A node that is slow has few of its places taken when they are already too many.
+func TestWhoseDeadlineIsTooNearIsRefusedAlsoWherePlacesAreFree(t *testing.T) {
+	now := time.Unix(1000, 0)
+	l := adaptive.New(adaptive.Settings{Initial: 1000, Min: 1000, Max: 1000, Clock: func() time.Time { return now }})
+	l.Tick(now)
+	for i := range 5 { // 20 answers in 200 ms, so a place is 10 ms
+		l.Observe(50*time.Millisecond, 20)
+		l.Tick(now.Add(time.Duration(i+1) * 200 * time.Millisecond))
+	}
+	for range 80 {
+		l.Acquire(adaptive.Request{App: "a"})
+	}
+	for left, want := range map[time.Duration]adaptive.Reason{700 * time.Millisecond: adaptive.Hopeless, 900 * time.Millisecond: adaptive.Admitted} {
+		p, reason := l.Acquire(adaptive.Request{App: "a", Deadline: now.Add(left)})
+		if reason != want {
+			t.Errorf("800 ms of work are under way, %v are left: %v, not %v", left, reason, want)
+		}
+		p.Release(false)
+	}
+}
+
 func TestAFloodOfOneAppLeavesTheOthersTheirShare(t *testing.T) {
 	l, now := fixed(100), time.Unix(1000, 0)
 	flood := adaptive.Request{App: "flood"}

@@ -24,6 +24,11 @@ const (
 	forgetEvery  = 5000 * time.Millisecond
 )
 
+// long is how long answers take when it is no hiccup of anything. With commands of 15 ms a window is a batch of half a second and more: to
+// let the first pass, and to halve a limit of which a tenth was used, left such a node without one answer in time for eight seconds (the
+// overload suite's slow shard).
+const long = 200 * time.Millisecond
+
 // window is what the loop remembers from one to the next.
 type window struct {
 	began     time.Time
@@ -41,6 +46,7 @@ type window struct {
 //   - Answers took more than three times what they take without load (and than Settings.Tolerance): down to three quarters of what was
 //     used, by how much longer they took, but to no less than half of it. The first such window is let pass: a fork, a collection of garbage
 //     and a neighbour on the same machine are hiccups.
+//     But answers of 200 ms and more are none, and then only what was used counts.
 //   - Else, if half of it was used: up by half its root.
 //   - Else, if there was no queue: slowly back to what it was at first.
 //
@@ -107,6 +113,8 @@ func (l *Limiter) adapt(mean, lost, peak float64, elapsed time.Duration) {
 	switch {
 	case lost > lostShare:
 		limit *= lostCut
+	case mean >= float64(long): // what was not used is no bound
+		limit = min(limit, peak)*(.5+.5*g) + probe
 	case l.window.slow == 1: // one that is slow is a hiccup
 	case g < 1:
 		limit = max(min(limit, peak)*(.5+.5*g)+probe, limit/2)

@@ -48,6 +48,18 @@ func TestAHiccupIsLetPass(t *testing.T) {
 	}
 }
 
+func TestWhatIsNotUsedIsNoBoundWhenAnswersTakeLong(t *testing.T) {
+	c := newClocked(adaptive.Settings{})
+	c.windows(5, time.Millisecond, tick)
+	for range 40 {
+		c.Acquire(adaptive.Request{App: "a"})
+	}
+	c.windows(1, time.Second, tick)
+	if c.Limit() > 32 {
+		t.Errorf("40 places were used, answers take a second: there are %.0f places", c.Limit())
+	}
+}
+
 func TestThePlacesComeBackInPeace(t *testing.T) {
 	c := newClocked(adaptive.Settings{Initial: 100})
 	c.windows(5, time.Millisecond, tick)
