@@ -27,6 +27,7 @@ type held struct {
 	overload *middleware.Overload
 	arrived  chan struct{}
 	leave    chan struct{}
+	over     chan struct{} // closed at the end of the test, for those who are held when it fails
 	done     chan answer
 	holding  int
 }
@@ -38,11 +39,12 @@ func fixedPlaces(t *testing.T, n int, adjust func(*middleware.OverloadConfig)) *
 	if adjust != nil {
 		adjust(&cfg)
 	}
-	h := &held{overload: middleware.NewOverload(cfg), arrived: make(chan struct{}), leave: make(chan struct{}), done: make(chan answer)}
+	h := &held{overload: middleware.NewOverload(cfg), arrived: make(chan struct{}), leave: make(chan struct{}),
+		over: make(chan struct{}), done: make(chan answer, 100)}
 	h.gateway = start(t, func(c *middleware.Config) { c.Overload, c.Clock = h.overload, cfg.Clock }, func(public, v1 gin.IRouter) {
 		public.GET("/readyz", ok)
 		keyRoutes(public, v1)
-		v1.GET("/hold", func(*gin.Context) { h.arrived <- struct{}{}; <-h.leave })
+		v1.GET("/hold", func(*gin.Context) { h.arrive(); h.wait(h.leave) })
 		v1.POST("/batch/:key", func(c *gin.Context) {
 			n, _ := strconv.ParseInt(c.Param("key"), 10, 64)
 			if err := store.Charge(c.Request.Context(), n-1); err != nil {
@@ -59,10 +61,25 @@ func fixedPlaces(t *testing.T, n int, adjust func(*middleware.OverloadConfig)) *
 			_ = c.Error(c.Request.Context().Err())
 		})
 	})
+	t.Cleanup(func() { close(h.over) })
 	for _, p := range []acl.Priority{acl.Critical, acl.Normal, acl.Bulk} {
 		h.app(string(p), string(p), p)
 	}
 	return h
+}
+
+func (h *held) arrive() {
+	select {
+	case h.arrived <- struct{}{}:
+	case <-h.over:
+	}
+}
+
+func (h *held) wait(until <-chan struct{}) {
+	select {
+	case <-until:
+	case <-h.over:
+	}
 }
 
 func (h *held) app(key, id string, p acl.Priority) {
@@ -88,8 +105,12 @@ func (h *held) hold(t *testing.T, key string, n int) {
 func (h *held) release(t *testing.T) {
 	t.Helper()
 	for ; h.holding > 0; h.holding-- {
-		h.leave <- struct{}{}
-		<-h.done
+		select {
+		case h.leave <- struct{}{}:
+			<-h.done
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%d requests that should run do not", h.holding)
+		}
 	}
 	h.wantNothingInFlight(t)
 }
