@@ -115,6 +115,44 @@ func TestOneRequestWaitsForRedisThatHangsAndTheNextDoNot(t *testing.T) {
 	}
 }
 
+func TestOnlyRedisThatIsLateIsNotAskedAgain(t *testing.T) {
+	for name, row := range map[string]struct {
+		took time.Duration
+		rest bool
+	}{
+		"the question is young": {time.Millisecond, false},
+		"the question is old":   {DefaultTimeout, true},
+		"and answered still":    {DefaultTimeout + 1, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			g := w.gateway(t, 1)
+			l := limitOf(perSecond(t, 100))
+			l.Mode = Exact
+			a := g.Allowance(l)
+			waiting, _, _ := a.join(t.Context(), g.Now(), 1)
+			w.during = func() {
+				w.pass(row.took)
+				if d := a.leave(waiting, 0, true); !d.Unasked {
+					t.Errorf("%+v", d)
+				}
+				if rests := a.Try(g.Now(), 1).Verdict != Ask; rests != row.rest {
+					t.Errorf("nobody waits: %v", rests)
+				}
+			}
+			g.work()
+			w.during = nil
+			if row.took > DefaultTimeout {
+				asked := w.takes
+				d, _ := g.take(a, 1)
+				if g.work(); !d.Unasked || w.takes != asked {
+					t.Errorf("after an answer that was late it is asked at once: %+v", d)
+				}
+			}
+		})
+	}
+}
+
 func TestATakeThatLeavesTakesNothing(t *testing.T) {
 	w := newWorld()
 	g := w.gateway(t, 1)

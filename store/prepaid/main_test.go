@@ -30,7 +30,8 @@ type world struct {
 	now      int64 // ns
 	limits   map[string]*ratelimit.One
 	down     error
-	lose     bool // answers are
+	lose     bool   // answers are
+	during   func() // a question is under way
 	gateways int64
 	// What has happened.
 	takes, refunds  int
@@ -71,6 +72,9 @@ func (w *world) one(l *Limit) *ratelimit.One {
 
 // Take implements Redis.
 func (w *world) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Grant, error) {
+	if w.during != nil {
+		w.during()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.takes++

@@ -167,6 +167,53 @@ func TestARefusalIsRememberedUntilItEndsAndASecondAtMost(t *testing.T) {
 	}
 }
 
+func TestALimitThatIsUsedUpGivesNoCredit(t *testing.T) {
+	w := newWorld()
+	l := limitOf(rule(t, ratelimit.Rule{Algorithm: ratelimit.FixedWindow, Align: ratelimit.AlignFirstHit, Limit: 1000, PeriodMS: 60_000}))
+	if _, err := w.Take(t.Context(), &l, 1000, 1000); err != nil { // by others
+		t.Fatal(err)
+	}
+	g := w.gateway(t, 1)
+	a := g.Allowance(l)
+	if d, _ := g.take(a, a.credit+1); d.Verdict != Denied {
+		t.Fatalf("%+v", d)
+	}
+	for range 30 {
+		if n := g.all(a); n != 0 {
+			t.Fatalf("%d were let through", n)
+		}
+		w.pass(time.Second)
+		g.sweep(g.Now(), nil)
+		g.work()
+	}
+}
+
+func TestTakesThatWaitTogetherAreGrantedWholly(t *testing.T) {
+	for name, mode := range map[string]Mode{"prepaid": Prepaid, "exact": Exact} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			g := w.gateway(t, 1)
+			l := limitOf(rule(t, ratelimit.Rule{Algorithm: ratelimit.FixedWindow, Align: ratelimit.AlignFirstHit, Limit: 1000, PeriodMS: 60_000}))
+			l.Mode = mode
+			a := g.Allowance(l)
+			var waiting []*waiter
+			for _, n := range []int64{600, 300, 200} {
+				w, _, _ := a.join(t.Context(), g.Now(), n)
+				waiting = append(waiting, w)
+			}
+			g.work()
+			for i, want := range []Verdict{Allowed, Allowed, Denied} {
+				if d := <-waiting[i].decision; d.Verdict != want {
+					t.Errorf("%d: %+v", i, d)
+				}
+			}
+			if w.undone != 0 || w.charged-a.position.Load() != 900 {
+				t.Errorf("for 900 of 1000 it drew %d and gave %d back", w.charged, w.undone)
+			}
+		})
+	}
+}
+
 func TestAnExactRefusalOfManyDoesNotRefuseFew(t *testing.T) {
 	w := newWorld()
 	g := w.gateway(t, 1)
@@ -222,6 +269,16 @@ func TestWhatIsHeldDiesAndIsGivenBack(t *testing.T) {
 			t.Errorf("%d tokens of a window that is over were given back", w.undone)
 		}
 	})
+	t.Run("and nobody wants it back when the window has ended meanwhile", func(t *testing.T) {
+		w := newWorld()
+		g, _ := hold(t, w, rule(t, ratelimit.Rule{Algorithm: ratelimit.FixedWindow, Align: ratelimit.AlignFirstHit, Limit: 1000, PeriodMS: 1500}))
+		w.pass(time.Second)
+		g.sweep(g.Now(), nil)
+		w.pass(time.Second / 2)
+		if g.work(); w.undone != 0 {
+			t.Errorf("%d tokens were given back", w.undone)
+		}
+	})
 	t.Run("also where later ones are held", func(t *testing.T) {
 		var c chunks
 		c.drawn(1000, 0, 0) // ten, until 1000
@@ -238,6 +295,24 @@ func TestWhatIsHeldDiesAndIsGivenBack(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestOneMoreGatewayMakesTheOthersHoldLess(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	a := g.Allowance(limitOf(perSecond(t, 1000)))
+	for i := 0; i < 200 || i < 300 && a.position.Load() < a.hold; i++ {
+		g.take(a, 1)
+		g.work()
+		w.pass(10 * time.Microsecond)
+	}
+	a.peers.known.Store(4)
+	w.pass(time.Second)
+	g.take(a, 1)
+	g.work()
+	if share := a.hold + a.credit; share != 5 || a.position.Load() > a.hold {
+		t.Errorf("it holds %d, and its share is %d", a.position.Load(), share)
+	}
 }
 
 func TestWhatIsUsedAlreadyIsOwed(t *testing.T) {
@@ -270,6 +345,9 @@ func TestATakeThatIsGivenBackIsAsIfItNeverWas(t *testing.T) {
 				d, _ := g.take(a, 1)
 				a.GiveBack(d, 1)
 				g.work()
+			}
+			if left := a.position.Load(); w.charged-w.undone != left || mode == Exact && left != 0 {
+				t.Errorf("nothing was used and %d are held, and Redis knows of %d", left, w.charged-w.undone)
 			}
 			if n := g.all(a); n < 98 || n > 102 || mode == Exact && n != 100 {
 				t.Errorf("%d were let through of 100", n)
