@@ -26,13 +26,12 @@ func TestMain(m *testing.M) {
 
 // world is a Redis of the model and a clock, for the gateways of one test.
 type world struct {
-	mu       sync.Mutex
-	now      int64 // ns
-	limits   map[string]*ratelimit.One
-	down     error
-	lose     bool   // answers are
-	during   func() // a question is under way
-	gateways int64
+	mu     sync.Mutex
+	now    int64 // ns
+	limits map[string]*ratelimit.One
+	down   error
+	lose   bool   // answers are
+	during func() // a question is under way
 	// What has happened.
 	takes, refunds  int
 	charged, undone int64
