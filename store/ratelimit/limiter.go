@@ -133,6 +133,8 @@ type reply struct {
 	verdict
 	order    []string // ids of the rules
 	replayed bool
+	asked    decided
+	text     string // what it was made of
 }
 
 // once decides all rules in one step; they are of one slot.
@@ -154,6 +156,9 @@ func (l *Limiter) once(ctx context.Context, c call, k keys, s shares) (reply, er
 // twice decides the subject's rules and then the total, which is in another slot. What the total refuses is given back to the
 // subject; so the subject may meanwhile be refused what it could have had, never the other way. Of two requests at the same time with
 // the same Idempotency-Key, one may use what the other is about to give back.
+//
+// What the total has said holds, also where giving back fails: a refusal that became an error would let through what is open then. The
+// subject lacks so much until it has refilled, or with an Idempotency-Key until the repetition.
 func (l *Limiter) twice(ctx context.Context, c call, k keys, s shares) (reply, error) {
 	own, err := l.send(ctx, c, []string{k.subject}, len(s.subject), s.subject)
 	if err != nil || !own.allowed {
@@ -164,27 +169,32 @@ func (l *Limiter) twice(ctx context.Context, c call, k keys, s shares) (reply, e
 		t.cost = own.granted
 	}
 	total, err := l.send(ctx, t, []string{k.total}, len(s.total), s.total)
-	if back := own.granted - total.granted; back > 0 && c.mode == take && (err == nil && !total.replayed || notApplied(err)) {
-		b := c
-		b.mode, b.cost, b.least = undo, back, back
-		if total.granted > 0 {
+	back := own.granted - total.granted
+	if back == 0 || err != nil && !tookNothing(err) {
+		return join(own, total), err
+	}
+	b := c
+	b.cost, b.least = back, back
+	switch {
+	case total.granted > 0:
+		if c.mode == take && !total.replayed {
 			b.mode, b.idempotency = refund, store.Idempotency{}
+			_, _ = l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject)
 		}
-		left, undone := l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject)
-		if undone != nil && err == nil {
-			err = undone
-		}
-		if undone == nil {
+		own.regrant(total.granted)
+	case c.mode == take:
+		b.mode = undo
+		if left, undone := l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject); undone == nil {
 			own.adopt(left)
 		}
 	}
 	return join(own, total), err
 }
 
-// notApplied says whether a failed take certainly took nothing.
-func notApplied(err error) bool {
+// tookNothing says whether a failed take certainly took nothing: it was not done, or it was refused as a request.
+func tookNothing(err error) bool {
 	var e *store.Error
-	return errors.As(err, &e) && e.Outcome == store.NotApplied
+	return errors.As(err, &e) && (e.Outcome == store.NotApplied || e.Outcome == store.NoOutcome)
 }
 
 // adopt takes over what is left after a refund.

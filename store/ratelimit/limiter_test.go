@@ -178,6 +178,64 @@ func TestAPartialGrantIsTheSmallestOfAllRules(t *testing.T) {
 	}
 }
 
+// The first answer tells what the total has left of the subject's part, and so does every other.
+func TestARepetitionOfAPartialGrantHasTheFirstAnswer(t *testing.T) {
+	for _, isolation := range []Isolation{Atomic, Partitioned} {
+		t.Run(string(isolation), func(t *testing.T) {
+			b := newBench(t, twoScopes(isolation, 10, 3))
+			r := Request{Subject: "u", Cost: ptr(8), MinGrant: ptr(2), MaxWaitMS: MaxWaitMS}
+			first, _ := b.take(r, "key")
+			again, replayed := b.take(r, "key")
+			if !replayed || fmt.Sprint(first.Rules) != fmt.Sprint(again.Rules) || first.Rules[1].Remaining != 7 {
+				t.Errorf("first %+v, then %+v, replayed %v", first, again, replayed)
+			}
+			b.wantRemaining("u", 0, 7)
+		})
+	}
+}
+
+// Of a key that was used for another subject, only the total's slot knows.
+func TestAKeyOfAnotherRequestTakesNothing(t *testing.T) {
+	for _, isolation := range []Isolation{Atomic, Partitioned} {
+		t.Run(string(isolation), func(t *testing.T) {
+			b := newBench(t, twoScopes(isolation, 10, 20))
+			b.take(Request{Subject: "u"}, "key")
+			other := keyed("key", "for v")
+			if _, _, err := b.Take(testContext(t), b.id, b.lim, &Request{Subject: "v"}, other); code(err) != store.CodeIdempotencyMismatch {
+				t.Errorf("for v: %v", err)
+			}
+			b.wantRemaining("v", 19, 10)
+		})
+	}
+}
+
+// forgetful loses every refund.
+type forgetful struct{ *store.Store }
+
+func (f forgetful) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
+	p := packed{rest: string(argv[0].([]byte))}
+	if m := mode(p.number()); m == refund || m == undo {
+		return nil, &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}
+	}
+	return f.Store.RunLimit(ctx, id, access, sc, keys, argv)
+}
+
+// An error would let through what is open then.
+func TestWhatTheTotalSaysHoldsAlsoIfNothingCanBeGivenBack(t *testing.T) {
+	b := newBench(t, twoScopes(Partitioned, 10, 3))
+	b.run = forgetful{newStore(t)}
+	if r, _ := b.take(Request{Subject: "u", Cost: ptr(8), MinGrant: ptr(2)}); r.Granted != 3 {
+		t.Errorf("a part: %+v", r)
+	}
+	if r, _ := b.take(Request{Subject: "v"}, "key"); r.Allowed || by(r) != "total" {
+		t.Errorf("nothing: %+v", r)
+	}
+	b.clock = func() int64 { return T0 + minute }
+	if r, replayed := b.take(Request{Subject: "v"}, "key"); !r.Allowed || replayed || r.Rules[1].Remaining != 9 {
+		t.Errorf("its repetition a minute later: %+v, replayed %v", r, replayed)
+	}
+}
+
 func TestARepeatedRefundGivesOnce(t *testing.T) {
 	b := newBench(t, twoScopes(Partitioned, 10, 20))
 	b.take(Request{Subject: "u", Cost: ptr(6)})

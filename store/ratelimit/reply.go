@@ -52,18 +52,33 @@ func (d *decided) again(text string) (r reply, err error) {
 	if d.first < 1 || d.first > int64(len(d.rules)) || len(d.ids) != len(d.rules) {
 		return r, errBadReply
 	}
-	p := packed{rest: text}
-	granted, now := p.number(), p.number()
-	own, e1 := readStates(p.text(), d.rules[:d.first])
-	total, e2 := readStates(p.rest, d.rules[d.first:])
-	if err := errors.Join(p.err, e1, e2); err != nil {
+	granted, now, states, err := d.read(text)
+	if err != nil {
 		return r, err
 	}
-	r.verdict = decide(now, d.mode, d.cost, d.least, d.rules, slices.Concat(own, total))
-	if r.order = d.ids; d.mode != peek && r.granted != granted {
+	r.verdict = decide(now, d.mode, d.cost, d.least, d.rules, states)
+	if r.order, r.asked, r.text = d.ids, *d, text; d.mode != peek && r.granted != granted {
 		return r, errBadReply
 	}
 	return r, nil
+}
+
+// read takes the script's reply apart.
+func (d *decided) read(text string) (granted, now int64, states []state, err error) {
+	p := packed{rest: text}
+	granted, now = p.number(), p.number()
+	own, e1 := readStates(p.text(), d.rules[:d.first])
+	total, e2 := readStates(p.rest, d.rules[d.first:])
+	return granted, now, slices.Concat(own, total), errors.Join(p.err, e1, e2)
+}
+
+// regrant makes r what it would be if this part of what was granted had been asked for. It is made of what the record keeps alone, so that
+// a repetition says the same.
+func (r *reply) regrant(granted int64) {
+	d := &r.asked
+	if _, now, states, err := d.read(r.text); err == nil { // as it was the first time
+		r.rules = decide(now, d.mode, granted, granted, d.rules, states).rules
+	}
 }
 
 // parseRecord reads what the script has kept: its reply, what it was asked, and the ids of the rules.
