@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
@@ -57,7 +58,12 @@ func (l *Limits) Show(ctx context.Context, id *acl.Identity, name string) (*Defi
 	return l.load(ctx, id, commandShow, name, nil)
 }
 
-// lookup gives a limit as it was a moment ago. Of those who find it too old one asks, for all.
+// loadTime is how long a question for a definition may last at least: longer than a take waits, since a limit with all its overrides is
+// 1.5 MB and would otherwise never be followed.
+const loadTime = time.Second
+
+// lookup gives a limit as it was a moment ago. One question is asked for all who find it too old, on nobody's behalf: it lasts when who
+// asked first has left. Who has an older one waits for the answer no longer than for a take, and then goes on with that.
 func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name string) (*Defined, error) {
 	key, now := cacheKey(id, name), l.Now()
 	l.mu.Lock()
@@ -67,30 +73,39 @@ func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name str
 		return k.Defined, nil
 	}
 	var old *Defined
+	lasts, wait := loadTime, ctx
+	if deadline, ok := ctx.Deadline(); ok {
+		lasts = max(lasts, time.Until(deadline))
+	}
 	if k != nil {
 		old = k.Defined
-	}
-	v, err, _ := l.asking.Do(key, func() (any, error) {
-		deadline, limited := ctx.Deadline()
-		ctx := context.WithoutCancel(ctx) // the others do not leave when this caller does
-		if !limited {
-			deadline = time.Now().Add(time.Second)
-		}
-		if old != nil {
-			deadline = time.Now().Add(l.Timeout)
-		}
-		ctx, cancel := context.WithDeadline(ctx, deadline)
+		var cancel context.CancelFunc
+		wait, cancel = context.WithTimeout(ctx, l.Timeout)
 		defer cancel()
-		return l.load(ctx, id, command, name, old)
+	}
+	asking := l.asking.DoChan(key, func() (d any, err error) {
+		ctx, cancel := context.WithTimeout(context.Background(), lasts)
+		defer cancel()
+		err = store.NewError(store.CodeInternal, "") // unless it ends
+		alive.Once(l.Log, "question for a rate limit", func() { d, err = l.load(ctx, id, command, name, old) })
+		return d, err
 	})
+	var err error
+	select {
+	case answer := <-asking:
+		if err = answer.Err; err == nil {
+			return answer.Val.(*Defined), nil
+		}
+	case <-wait.Done():
+		late := store.NewError(store.CodeBackendTimeout, "").WithCause(wait.Err())
+		late.Outcome = store.NotApplied
+		err = late
+	}
 	if unanswered(err) && old != nil {
-		l.remember(key, old) // what holds while its shard does not answer is what held before
+		l.believe(key, k) // what holds while its shard does not answer is what held before
 		return old, nil
 	}
-	if err != nil {
-		return nil, err
-	}
-	return v.(*Defined), nil
+	return nil, err
 }
 
 // unanswered says whether err is that of a cluster which did not do what it was asked.
@@ -105,24 +120,26 @@ func (l *Limits) load(ctx context.Context, id *acl.Identity, command, name strin
 	if old != nil {
 		known = version(old)
 	}
+	key := cacheKey(id, name)
+	q := l.begin(key)
+	defer l.end(key, q)
 	reply, err := l.Redis.RunScript(ctx, id, command, scriptLoad, []string{definitionKey(id, name)}, known)
 	if err != nil {
 		return nil, err
 	}
-	key := cacheKey(id, name)
 	switch status(reply) {
 	case 0:
 		l.forget(key)
 		return nil, errNone()
 	case 2:
-		l.remember(key, old)
+		l.remember(key, old, q)
 		return old, nil
 	}
-	return l.read(key, reply)
+	return l.read(key, reply, q)
 }
 
 // read makes a limit of a reply {1, field, value, ...}, and remembers it.
-func (l *Limits) read(key string, reply []any) (*Defined, error) {
+func (l *Limits) read(key string, reply []any, q *question) (*Defined, error) {
 	d := &Defined{Overrides: map[string]Override{}}
 	var problem error
 	for i := 1; i+1 < len(reply); i += 2 {
@@ -149,14 +166,40 @@ func (l *Limits) read(key string, reply []any) (*Defined, error) {
 	if problem != nil {
 		return nil, store.NewError(store.CodeCorruptValue, "the stored definition of the rate limit cannot be read").WithCause(problem)
 	}
-	l.remember(key, d)
+	l.remember(key, d, q)
 	return d, nil
 }
 
-func (l *Limits) remember(key string, d *Defined) {
+// question is one to Redis about a limit, while it is under way.
+type question struct{ overtaken bool } // the limit was changed here meanwhile: the answer may be that of before
+
+func (l *Limits) begin(key string) *question {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if now := l.known[key]; now != nil && d.Version < now.Version {
+	q := &question{}
+	l.questions[key] = append(l.questions[key], q)
+	return q
+}
+
+func (l *Limits) end(key string, q *question) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.questions[key] = slices.DeleteFunc(l.questions[key], func(other *question) bool { return other == q })
+	if len(l.questions[key]) == 0 {
+		delete(l.questions, key)
+	}
+}
+
+func (l *Limits) overtaken(q *question) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return q.overtaken
+}
+
+func (l *Limits) remember(key string, d *Defined, q *question) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now := l.known[key]; q.overtaken || now != nil && d.Version < now.Version {
 		return // an answer that was overtaken
 	}
 	if len(l.known) >= maxKnown && l.known[key] == nil {
@@ -168,10 +211,24 @@ func (l *Limits) remember(key string, d *Defined) {
 	l.known[key] = &known{d, l.Now()}
 }
 
+// believe takes a limit for fresh that nobody could be asked about, unless it is another by now.
+func (l *Limits) believe(key string, k *known) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.known[key] == k {
+		l.known[key] = &known{k.Defined, l.Now()}
+	}
+}
+
+// forget makes void what is known of a limit, and what those will learn who have asked before.
 func (l *Limits) forget(key string) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	delete(l.known, key)
-	l.mu.Unlock()
+	for _, q := range l.questions[key] {
+		q.overtaken = true
+	}
+	l.asking.Forget(key)
 }
 
 // Define stores a limit, which must be valid. Errors: forbidden, precondition_failed, and those of a command.
@@ -189,20 +246,32 @@ func (l *Limits) Define(ctx context.Context, id *acl.Identity, name string, def 
 	if err != nil {
 		return nil, store.NewError(store.CodeInternal, "").WithCause(err)
 	}
+	key := cacheKey(id, name)
 	for range editTries {
 		want, err := l.expected(ctx, id, name, cond)
 		if err != nil {
 			return nil, err
 		}
-		reply, err := l.Redis.RunScript(ctx, id, commandDefine, scriptDefine, []string{definitionKey(id, name)}, want, text)
-		if err != nil {
-			return nil, err
-		}
-		if status(reply) == 1 {
-			return l.read(cacheKey(id, name), reply)
+		d, err := l.define(ctx, id, key, name, want, text)
+		if d != nil || err != nil {
+			return d, err
 		}
 	}
 	return nil, errContended()
+}
+
+// define runs the script. It gives nothing if something else is there than it wants.
+func (l *Limits) define(ctx context.Context, id *acl.Identity, key, name, want string, text []byte) (*Defined, error) {
+	q := l.begin(key)
+	defer l.end(key, q)
+	reply, err := l.Redis.RunScript(ctx, id, commandDefine, scriptDefine, []string{definitionKey(id, name)}, want, text)
+	if err != nil || status(reply) != 1 {
+		return nil, err
+	}
+	if l.overtaken(q) { // then who has asked since then may know less than this
+		l.forget(key)
+	}
+	return l.read(key, reply, q)
 }
 
 // editTries is how often an edit begins anew because of another one, which has then succeeded.

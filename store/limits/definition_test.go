@@ -258,12 +258,123 @@ func TestAnEditBeginsAnewAfterAnother(t *testing.T) {
 		})
 		must(put(g, id, 7, store.Condition{IfMatch: []string{tag}}))
 	})
+	t.Run("an override that has expired was renewed", func(t *testing.T) {
+		id := g.defined(slow("hour", 3))
+		renew := func(hours time.Duration) {
+			o := ratelimit.Override{Rules: []ratelimit.Rule{slow("hour", 6)}, ExpiresAt: time.Now().Add(hours * time.Hour)}
+			_, err := other.Override(t.Context(), id, "api", "v", o, store.Condition{})
+			must("", err)
+		}
+		renew(1)
+		g.pass(2 * time.Hour)
+		between(func() { renew(10) })
+		must(put(g, id, 7, store.Condition{}))
+		if _, err := other.ShowOverride(t.Context(), id, "api", "v"); err != nil {
+			t.Error(err)
+		}
+	})
 	t.Run("the limit is gone", func(t *testing.T) {
 		id := g.defined(slow("hour", 3))
 		between(func() { must("", other.Delete(t.Context(), id, "api", store.Condition{})) })
 		_, err := put(g, id, 7, store.Condition{})
 		wantCode(t, err, store.CodeLimitNotFound)
 	})
+}
+
+// TestAnEditHoldsAtOnceWhereItWasMade: also if a question is under way that Redis has answered before.
+func TestAnEditHoldsAtOnceWhereItWasMade(t *testing.T) {
+	for name, c := range map[string]struct {
+		edit func(*testing.T, *gateway, *acl.Identity) error
+		most int64 // what u can take then; 0 = the limit is gone
+	}{
+		"a definition": {func(_ *testing.T, g *gateway, id *acl.Identity) error {
+			g.define(id, definition(slow("hour", 7)))
+			return nil
+		}, 7},
+		"an override": {func(t *testing.T, g *gateway, id *acl.Identity) error {
+			return second(g.Override(t.Context(), id, "api", "u", ratelimit.Override{Rules: []ratelimit.Rule{slow("hour", 9)}}, store.Condition{}))
+		}, 9},
+		"its end": {func(t *testing.T, g *gateway, id *acl.Identity) error {
+			return g.Delete(t.Context(), id, "api", store.Condition{})
+		}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGateway(t)
+			id := g.defined(slow("hour", 3))
+			g.pass(limits.Fresh)
+			edit := func() {
+				if err := c.edit(t, g, id); err != nil {
+					t.Error(err)
+				}
+			}
+			g.store.after.Store(&edit)
+			_ = second(g.Peek(t.Context(), id, "api", of("u")))
+			v, err := g.Peek(t.Context(), id, "api", of("u"))
+			if c.most == 0 {
+				wantCode(t, err, store.CodeLimitNotFound)
+			} else if err != nil || v.Rules[0].Remaining != c.most {
+				t.Errorf("%+v, %v", v, err)
+			}
+		})
+	}
+}
+
+// holding lets the next question of a gateway wait for its answer until release.
+func (g *gateway) holding() (release func()) {
+	held := make(chan struct{})
+	hold := func() {
+		select {
+		case <-held:
+		case <-time.After(10 * time.Second): // who waits for it shall fail, not hang
+		}
+	}
+	g.store.after.Store(&hold)
+	return func() { close(held) }
+}
+
+// An answer that comes later than a take waits is an answer: limits with many overrides are followed too.
+func TestADefinitionThatComesLateIsFollowed(t *testing.T) {
+	g, other := newGateway(t, func(c *limits.Config) { c.Timeout = time.Millisecond }), newGateway(t)
+	id := g.defined(slow("hour", 3))
+	other.define(id, definition(slow("hour", 7)))
+	g.pass(limits.Fresh)
+	release := g.holding()
+	if v, err := g.Peek(t.Context(), id, "api", of("u")); err != nil || v.Rules[0].Limit != 3 {
+		t.Errorf("meanwhile: %+v, %v", v, err)
+	}
+	release()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		v, err := g.Peek(t.Context(), id, "api", of("u"))
+		if err == nil && v.Rules[0].Limit == 7 {
+			break
+		}
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("%+v, %v", v, err)
+		}
+	}
+	if n := g.store.asked.Load(); n != 2 { // its own definition, and one question
+		t.Errorf("it has asked %d times", n)
+	}
+}
+
+// Whoever asks first asks for all, and each waits for its own deadline.
+func TestNobodyWaitsForAnothersDeadline(t *testing.T) {
+	g, other := newGateway(t), newGateway(t)
+	id := other.defined(slow("hour", 3))
+	release := g.holding()
+	var first sync.WaitGroup
+	first.Go(func() { g.take(id, of("u")) })
+	for g.store.asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	e := wantCode(t, second(g.Take(ctx, id, "api", of("v"), store.Idempotency{})), store.CodeBackendTimeout)
+	if e.Outcome != store.NotApplied {
+		t.Errorf("outcome %q", e.Outcome)
+	}
+	release()
+	first.Wait()
 }
 
 // What is known of a limit is believed while its shard does not answer, however old it is; of one that is not known nothing is.

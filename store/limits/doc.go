@@ -56,11 +56,11 @@ type Runner interface {
 type Config struct {
 	Redis    Runner
 	Decide   *ratelimit.Limiter
-	Timeout  time.Duration         // for one take, its definition included; 0 = DefaultTimeout
+	Timeout  time.Duration         // for one take, and before it for a change of its definition once in Fresh; 0 = DefaultTimeout
 	Gateways int                   // how many share each limit, for on_error: local; 0 = 1
 	Now      func() time.Time      // nil = time.Now
 	Blocked  time.Duration         // how long a refusal is believed, up to MostBlocked; 0 = not at all
-	Log      *slog.Logger          // of panics in a batch; nil = none
+	Log      *slog.Logger          // of panics in a batch or a question; nil = none
 	Registry prometheus.Registerer // of the metrics; nil = they are nowhere
 }
 
@@ -72,8 +72,9 @@ type Limits struct {
 	metrics *metrics
 	asking  singleflight.Group
 
-	mu    sync.Mutex
-	known map[string]*known // by cluster, namespace and name
+	mu        sync.Mutex
+	known     map[string]*known      // by cluster, namespace and name
+	questions map[string][]*question // that are under way, by the same
 }
 
 // New makes Limits that know nothing yet.
@@ -89,7 +90,7 @@ func New(cfg Config) *Limits {
 		cfg.Now = time.Now
 	}
 	return &Limits{
-		Config: cfg, known: map[string]*known{}, local: ratelimit.NewMemory(cfg.Gateways),
+		Config: cfg, known: map[string]*known{}, questions: map[string][]*question{}, local: ratelimit.NewMemory(cfg.Gateways),
 		blocked: newBlocked(min(cfg.Blocked, MostBlocked)), metrics: newMetrics(cfg.Registry),
 	}
 }

@@ -42,7 +42,7 @@ func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject s
 	if err := mayOverride(id, name, subject); err != nil {
 		return "", err
 	}
-	for range editTries {
+	for try := range editTries {
 		d, err := l.load(ctx, id, commandDefine, name, nil)
 		if err != nil {
 			return "", err
@@ -58,17 +58,30 @@ func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject s
 		if err != nil {
 			return "", store.NewError(store.CodeInternal, "").WithCause(err)
 		}
-		argv := []any{prefixOverride + subject, text, MaxOverrides, want}
-		for other, was := range d.Overrides {
-			if was.Over(l.Now()) {
-				argv = append(argv, prefixOverride+other)
-			}
+		over := d.over(l.Now())
+		switch { // what has expired goes, unless somebody has renewed it meanwhile
+		case want != "any" || len(over) == 0:
+		case try < editTries-1:
+			want = version(d)
+		default:
+			over = nil // an override without a condition shall not fail because of others
 		}
+		argv := append([]any{prefixOverride + subject, text, MaxOverrides, want}, over...)
 		if done, err := l.override(ctx, id, name, argv); done || err != nil {
 			return store.ETag(text), err
 		}
 	}
 	return "", errContended()
+}
+
+// over are the fields of the overrides that have expired.
+func (d *Defined) over(now time.Time) (fields []any) {
+	for subject, o := range d.Overrides {
+		if o.Over(now) {
+			fields = append(fields, prefixOverride+subject)
+		}
+	}
+	return fields
 }
 
 // DeleteOverride takes a subject's own rules away, also if there are none, unless there is a condition. Errors: as Override.
