@@ -198,7 +198,7 @@ func (r *request) replayed(v limits.Verdict) {
 		r.receipt.Replayed = v.Replayed
 	}
 	if r.idempotent != nil {
-		r.idempotent.none = !v.Allowed
+		r.idempotent.none = !v.Allowed || v.Shadowed
 	}
 }
 
@@ -322,12 +322,16 @@ func (r *request) limitHeaders(subject string, v limits.Verdict) {
 		}
 		name := `"` + r.limit() + "/" + rule.ID + `"`
 		count, window := wholeSeconds(rule.Limit, rule.PeriodMS)
-		policy = append(policy, name+";q="+strconv.FormatInt(count, 10)+";w="+strconv.FormatInt(window, 10)+pk...)
-		left = append(left, name+";r="+strconv.FormatInt(rule.Remaining, 10)+";t="+strconv.FormatInt((rule.ResetMS+999)/1000, 10)+pk...)
+		policy = append(policy, name+";q="+fieldNumber(count)+";w="+strconv.FormatInt(window, 10)+pk...)
+		left = append(left, name+";r="+fieldNumber(rule.Remaining)+";t="+strconv.FormatInt((rule.ResetMS+999)/1000, 10)+pk...)
 	}
 	r.addToList("Ratelimit-Policy", string(policy))
 	r.addToList("Ratelimit", string(left))
 }
+
+// fieldNumber writes a number as large as a field can have (RFC 9651, 3.3.1): one digit more, and no client could read the list, in which
+// the app's own limits are too.
+func fieldNumber(n int64) string { return strconv.FormatInt(min(n, 999_999_999_999_999), 10) }
 
 // addToList adds to a header field whose value is a list, in one line: not every client joins lines.
 func (r *request) addToList(name, value string) {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/middleware"
 )
 
 const (
@@ -154,6 +155,29 @@ func TestHeadersTellTheAppsLimitsFromTheOneThatWasAsked(t *testing.T) {
 	}
 	if left := got.header["Ratelimit"]; len(left) != 1 || !strings.HasPrefix(left[0], `"app-requests";r=4`) || !strings.HasSuffix(left[0], `, "api/minute";r=2;t=1`+pk) {
 		t.Errorf("RateLimit %q", left)
+	}
+}
+
+// A number of 16 digits is no number of a header field (RFC 9651, 3.3.1).
+func TestHeadersHaveNoNumberThatClientsCannotRead(t *testing.T) {
+	a := limiter(t, start(t), `{"rules":[{"id":"r","algorithm":"fixed_window","limit":9007199254740992,"period_ms":1}]}`)
+	got := a.call(t, "POST", takePath, `{"subject":"u"}`)
+	got.want(t, 200)
+	for name, member := range map[string]string{"Ratelimit-Policy": ";q=999999999999999;", "Ratelimit": ";r=999999999999999;"} {
+		if !strings.Contains(got.header.Get(name), member) {
+			t.Errorf("%s %q", name, got.header[name])
+		}
+	}
+}
+
+// The bound of records is for those that are kept, and Redis keeps none of a take that a limit in shadow would have refused.
+func TestATakeInShadowThatIsNotKeptCountsAsNoRecord(t *testing.T) {
+	a := limiter(t, start(t), `{"shadow":true,"rules":[{"id":"r","algorithm":"fixed_window","limit":1,"period_ms":86400000}]}`)
+	for i := range 3 * middleware.DefaultRecordsPerSecond * 10 {
+		m := a.call(t, "POST", takePath, `{"subject":"u"}`, fmt.Sprint("Idempotency-Key: ", i)).want(t, 200)
+		if m["allowed"] != true || i > 0 && m["shadowed"] != true {
+			t.Fatalf("%d: %v", i, m)
+		}
 	}
 }
 

@@ -86,7 +86,7 @@ func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name str
 	asking := l.asking.DoChan(key, func() (d any, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), lasts)
 		defer cancel()
-		err = store.NewError(store.CodeInternal, "") // unless it ends
+		err = &store.Error{Code: store.CodeInternal, Outcome: store.Unknown} // unless it ends
 		alive.Once(l.Log, "question for a rate limit", func() { d, err = l.load(ctx, id, command, name, old) })
 		return d, err
 	})
