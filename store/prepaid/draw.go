@@ -148,11 +148,15 @@ func (a *Allowance) needed(owed int64) (need int64) {
 	return need
 }
 
-// settle puts what was granted to its use: first for those who wait, then for what is owed, then to be held. a.mu is held.
+// settle puts what was granted to its use: first for those who wait, then for what is owed, then to be held. A debt that is more than credit
+// goes before those who wait: whoever passed ahead of it could leave another. a.mu is held.
 func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant) {
 	now := a.pool.Now()
 	a.heard(t, asked, now, g)
 	left := g.Granted
+	if a.position.Load() < -a.credit {
+		left = a.repay(left)
+	}
 	kept := a.waiting[:0]
 	for _, w := range a.waiting {
 		if w.n > left {
@@ -165,11 +169,7 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 	}
 	clear(a.waiting[len(kept):])
 	a.waiting = kept
-	if p := a.position.Load(); p < 0 {
-		pays := min(left, -p)
-		left -= pays
-		a.give(pays)
-	}
+	left = a.repay(left)
 	if a.probe > 0 { // the rest was used by the take that was not answered
 		a.probe, left = 0, min(left, max(a.hold-a.position.Load(), 0))
 	}
@@ -190,6 +190,13 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 		a.refused, a.pause = 0, 0
 		a.open(t)
 	}
+}
+
+// repay pays what is owed, as far as tokens go, and says how many are left. a.mu is held.
+func (a *Allowance) repay(tokens int64) (left int64) {
+	pays := min(tokens, max(-a.position.Load(), 0))
+	a.give(pays)
+	return tokens - pays
 }
 
 // give raises position. a.mu is held.

@@ -333,6 +333,34 @@ func TestWhatIsUsedAlreadyIsOwed(t *testing.T) {
 	}
 }
 
+// Each take is for a byte, and each answer has those of ten seconds.
+func TestNobodyPassesBeforeADebtIsPaid(t *testing.T) {
+	for name, mode := range map[string]Mode{"prepaid": Prepaid, "exact": Exact} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			g := w.gateway(t, 1)
+			l := limitOf(perSecond(t, 1000))
+			l.Mode = mode
+			a := g.Allowance(l)
+			passed := 0
+			for i := range 20_000 { // 20 s
+				w.pass(time.Millisecond)
+				if d, _ := g.take(a, 1); d.Verdict == Allowed {
+					passed++
+					a.Spend(g.Now(), 10_000)
+				}
+				if i%250 == 0 {
+					g.sweep(g.Now(), nil)
+				}
+				g.work()
+			}
+			if passed != 2 && passed != 3 {
+				t.Errorf("%d passed in 20 s", passed)
+			}
+		})
+	}
+}
+
 func TestATakeThatIsGivenBackIsAsIfItNeverWas(t *testing.T) {
 	for name, mode := range map[string]Mode{"prepaid": Prepaid, "exact": Exact} {
 		t.Run(name, func(t *testing.T) {
