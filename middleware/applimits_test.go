@@ -482,7 +482,7 @@ func TestTwoGatewaysShareALimit(t *testing.T) {
 		"each gateway alone":               {of(func(l *acl.Limit) { l.Mode, l.Limit = "local", 20 }), 40},
 		"each key, which is one in both":   {of(func(l *acl.Limit) { l.Per, l.Limit = "key", 20 }), 20},
 		"requests under way, which is not": {of(func(l *acl.Limit) { l.Of, l.PeriodMS, l.Limit = "concurrency", 0, 1 }), 100},
-		"bytes: one each, and 2 answered":  {of(func(l *acl.Limit) { l.Of, l.Limit, l.Mode = "bytes", 60, "exact" }), 20},
+		"bytes: two answered":              {of(func(l *acl.Limit) { l.Of, l.Limit, l.Mode = "bytes", 60, "exact" }), 30},
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := newClock()

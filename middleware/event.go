@@ -45,7 +45,7 @@ func Events(clock Clock, sinks ...Sink) gin.HandlerFunc {
 		r.started(clock)
 		defer func() {
 			r.finish(c, clock())
-			r.quota.end(r.unpaid())
+			r.quota.end()
 			r.places.leave()
 			for _, sink := range sinks {
 				sink(&r.event)

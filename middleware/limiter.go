@@ -54,7 +54,8 @@ type Ceiling struct {
 
 // appState is what the limiter keeps of one app.
 type appState struct {
-	record   *bucket // of idempotency records
+	app      *acl.App // the newest that came by
+	record   *bucket  // of idempotency records
 	ledgers  map[ledgerKey]*ledger
 	compiled map[string]*callerLimits // by key id, "" = all that have no limits of their own
 }
@@ -104,6 +105,11 @@ func (l *Limiter) forCaller(app *acl.App, key string) *callerLimits {
 		state = &appState{record: &bucket{}, ledgers: map[ledgerKey]*ledger{}, compiled: map[string]*callerLimits{}}
 		l.apps[app.ID] = state
 	}
+	if state.app == nil || app.Revision >= state.app.Revision {
+		state.app = app
+	} else {
+		app = state.app // a request that was let in before an edit must not bring back what held then
+	}
 	if !slices.ContainsFunc(app.Limits, func(spec acl.Limit) bool { return spec.Per == acl.PerKey }) {
 		key = ""
 	}
@@ -111,7 +117,7 @@ func (l *Limiter) forCaller(app *acl.App, key string) *callerLimits {
 	if old := state.compiled[key]; old != nil && old.app == app && old.settings == settings {
 		return old
 	}
-	compiled := l.compile(app, key, state, settings) // for a request that still holds an older app once more, with the same ledgers
+	compiled := l.compile(app, key, state, settings) // with the same ledgers
 	state.compiled[key] = compiled
 	return compiled
 }
@@ -159,6 +165,11 @@ func (l *Limiter) Keep(lives func(app, key string) bool) {
 		}
 		state.keep(func(key string) bool { return lives(app, key) })
 	}
+}
+
+// has says whether the app still has a limit of this id.
+func (s *appState) has(limit string) bool {
+	return slices.ContainsFunc(s.app.Limits, func(spec acl.Limit) bool { return spec.ID == limit })
 }
 
 func (s *appState) keep(lives func(key string) bool) {
@@ -263,7 +274,8 @@ func (l *Limiter) Now() int64 { return l.at(l.clock()) }
 
 func (l *Limiter) at(t time.Time) int64 { return int64(t.Sub(l.start)) }
 
-// Remaining calls quota with the share of every limit that is left, from 0 to 1, of a limit per key that of the key that has the least; and
+// Remaining calls quota with the share of every limit that is left, from 0 to 1, of a limit per key that of the key that has the least, but of
+// none that an app no longer has; and
 // ceiling with those of ceilings that an app has met.
 func (l *Limiter) Remaining(quota func(app, policy string, ratio float64), ceiling func(id string, ratio float64)) {
 	type share struct{ app, policy string }
@@ -279,6 +291,9 @@ func (l *Limiter) Remaining(quota func(app, policy string, ratio float64), ceili
 					if c.settings == settings {
 						ceilings[r.id] = r.left(now)
 					}
+					continue
+				}
+				if !state.has(r.id) { // what is compiled for a key that has not come since
 					continue
 				}
 				if had, seen := least[at]; !seen || r.left(now) < had {

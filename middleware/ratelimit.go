@@ -36,7 +36,7 @@ func RateLimit(limiter *Limiter, classes Classes, counts *QuotaCounts) gin.Handl
 			h["Ratelimit-Policy"] = v.policy
 			h["Ratelimit"] = r.rateHeader[:]
 		}
-		// A request without a body asks for a byte, so that it does not pass when bytes are owed.
+		// A request without a body pays a byte of its answer ahead, so that it does not pass when bytes are owed.
 		asked := cost{ofRequests: 1, ofBytes: max(r.bodyCost(), 1), ofFlights: 1}
 		if err := r.quota.take(limiter.at(r.started(limiter.clock)), &asked, 1); err != nil {
 			refuse(c, err)
@@ -76,8 +76,8 @@ func (q *quota) Charge(n int64) error {
 	return nil
 }
 
-// end is told how many bytes of the request and its answer have not been paid, when both are over.
-func (q *quota) end(bytes int64) {
+// end is told when the request and its answer are over.
+func (q *quota) end() {
 	if !q.flying {
 		return
 	}
@@ -88,7 +88,7 @@ func (q *quota) end(bytes int64) {
 		case ofFlights:
 			r.flying.Add(-1)
 		case ofBytes:
-			r.spend(now, bytes)
+			r.spend(now, q.r.unpaid())
 		}
 	}
 }
@@ -197,5 +197,8 @@ func (r *request) unpaid() int64 {
 	if r.body.declared < 0 {
 		n += r.event.BytesIn
 	}
-	return n
+	if r.bodyCost() == 0 {
+		n-- // paid ahead
+	}
+	return max(n, 0)
 }

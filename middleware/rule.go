@@ -135,14 +135,20 @@ func (r *rule) draw(ctx context.Context, now, n int64) decision {
 	}
 }
 
-// board counts one more request under way, if there is room.
+// board counts n more requests under way, if there is room. Those who are refused take no room from others for a moment either.
 func (r *rule) board(n int64) decision {
-	flying := r.flying.Add(n)
-	if flying <= r.depth {
-		return decision{ok: true, remaining: r.depth - flying}
+	for {
+		flying := r.flying.Load()
+		room := max(r.depth-flying, 0)
+		switch {
+		case n == 0: // it is under way already, whatever the limit is now
+			return decision{ok: true, remaining: room}
+		case n > room:
+			return decision{retry: int64(time.Second)} // when one ends, nobody knows; a second is the longest life of most
+		case r.flying.CompareAndSwap(flying, flying+n):
+			return decision{ok: true, remaining: room - n}
+		}
 	}
-	r.flying.Add(-n)
-	return decision{retry: int64(time.Second)} // when one ends, nobody knows; a second is the longest life of most
 }
 
 // pay takes what is owed before it takes n. What is more than a bucket holds is paid by the bucketful.
