@@ -351,6 +351,32 @@ func TestBadCeilings(t *testing.T) {
 	contains(t, "a mode", slotgate(t, nil, "config", "check", "--set=limits.mode=none").stderr, `limits.mode: "none" is none; write shared, local, off`)
 }
 
+func TestACeilingOfAllAppsIsSharedInAClusterThatThereIs(t *testing.T) {
+	some := func(names ...string) map[string]Cluster {
+		m := map[string]Cluster{}
+		for _, name := range names {
+			m[name] = Cluster{}
+		}
+		return m
+	}
+	for name, c := range map[string]struct {
+		control  Control
+		clusters map[string]Cluster
+		want     string
+	}{
+		"apps are in a cluster":              {Control{Cluster: "main"}, some("default", "main"), "main"},
+		"apps are in default":                {Control{}, some("default", "main"), "default"},
+		"apps are in a file":                 {Control{File: "apps.yaml"}, some("default", "cache"), "default"},
+		"apps are in a file, and no default": {Control{File: "apps.yaml"}, some("main", "cache"), "cache"},
+	} {
+		cfg := Config{Control: c.control, Clusters: c.clusters, Ceilings: map[string]Ceiling{"top": {Limit: 1}, "own": {Limit: 1, Cluster: "main"}}}
+		s := limiterSettings(cfg, nil)
+		if own, top := s.Ceilings[0].Kept, s.Ceilings[1].Kept; top != c.want || own != "main" {
+			t.Errorf("%s: %s and %s, want %s and main", name, top, own, c.want)
+		}
+	}
+}
+
 func TestLimitsOnTheCommandLine(t *testing.T) {
 	vars := clusterVars(t)
 	mustRun(t, vars, "app", "create", "shop",

@@ -75,7 +75,17 @@ func knownRoute(template string) bool {
 	return template == "/v1/token" || slices.ContainsFunc(engine.Routes(), func(r gin.RouteInfo) bool { return r.Path == template })
 }
 
-// limiterSettings are the settings of the limiter. What all clusters have in common is kept where apps and keys are.
+// commonCluster is where gateways share what all clusters have in common: where apps and keys are. Where these are in a file it is default, or the
+// first by name if there is no such cluster.
+func (c Config) commonCluster() string {
+	name := cmp.Or(c.controlCluster(), defaultCluster)
+	if _, ok := c.Clusters[name]; !ok && len(c.Clusters) > 0 {
+		return slices.Min(slices.Collect(maps.Keys(c.Clusters)))
+	}
+	return name
+}
+
+// limiterSettings are the settings of the limiter.
 func limiterSettings(cfg Config, pool *prepaid.Pool) middleware.LimiterSettings {
 	var s middleware.LimiterSettings
 	switch cfg.Limits.Mode {
@@ -87,7 +97,7 @@ func limiterSettings(cfg Config, pool *prepaid.Pool) middleware.LimiterSettings 
 	for _, name := range slices.Sorted(maps.Keys(cfg.Ceilings)) {
 		c := cfg.Ceilings[name]
 		s.Ceilings = append(s.Ceilings, middleware.Ceiling{
-			Limit: c.limit(name), Cluster: c.Cluster, Kept: cmp.Or(c.Cluster, cfg.controlCluster(), defaultCluster),
+			Limit: c.limit(name), Cluster: c.Cluster, Kept: cmp.Or(c.Cluster, cfg.commonCluster()),
 		})
 	}
 	return s
