@@ -161,19 +161,31 @@ func (b *blocked) at(p place) *refusal {
 	return nil
 }
 
-// put keeps an entry in place of one that may be there, and drops those that nobody needs any more.
+// put keeps an entry in place of one that may be there.
 func (b *blocked) put(now time.Time, k *refusal) {
 	if e := b.entries[k.place]; e != nil {
 		b.oldest.Remove(e)
 		delete(b.entries, k.place)
 	}
+	b.drop(now)
+	b.entries[k.place] = b.oldest.PushBack(k)
+}
+
+// forget drops what is over; after the last refusal nothing else does.
+func (b *blocked) forget(now time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.drop(now)
+}
+
+// drop makes room for one by those that nobody needs any more.
+func (b *blocked) drop(now time.Time) {
 	for e := b.oldest.Front(); e != nil; e = b.oldest.Front() {
 		old := e.Value.(*refusal)
 		if len(b.entries) < maxBlocked && now.Before(old.until) {
-			break
+			return
 		}
 		delete(b.entries, old.place)
 		b.oldest.Remove(e)
 	}
-	b.entries[k.place] = b.oldest.PushBack(k)
 }

@@ -66,12 +66,12 @@ const loadTime = time.Second
 // asked first has left. Who has an older one waits for the answer no longer than for a take, and then goes on with that.
 func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name string) (*Defined, error) {
 	key, now := cacheKey(id, name), l.Now()
-	l.mu.Lock()
-	k := l.known[key]
-	l.mu.Unlock()
-	if k != nil && now.Sub(k.asked) < Fresh {
+	k, fresh := l.recall(key, now)
+	if fresh {
 		return k.Defined, nil
 	}
+	l.local.Forget(now) // here, as it is done once in Fresh for each limit in use
+	l.blocked.forget(now)
 	var old *Defined
 	lasts, wait := loadTime, ctx
 	if deadline, ok := ctx.Deadline(); ok {
@@ -84,6 +84,9 @@ func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name str
 		defer cancel()
 	}
 	asking := l.asking.DoChan(key, func() (d any, err error) {
+		if k, fresh := l.recall(key, now); fresh { // somebody was faster
+			return k.Defined, nil
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), lasts)
 		defer cancel()
 		err = &store.Error{Code: store.CodeInternal, Outcome: store.Unknown} // unless it ends
@@ -106,6 +109,14 @@ func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name str
 		return old, nil
 	}
 	return nil, err
+}
+
+// recall is what is known of a limit, nil = nothing, and whether that is believed.
+func (l *Limits) recall(key string, now time.Time) (k *known, fresh bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k = l.known[key]
+	return k, k != nil && now.Sub(k.asked) < Fresh
 }
 
 // unanswered says whether err is that of a cluster which did not do what it was asked.

@@ -80,6 +80,14 @@ func (m *Memory) Take(now time.Time, key string, lim Limit, r *Request) (Result,
 	return res, nil
 }
 
+// Forget drops what is old, and says how much is left. Who has used a Memory calls it from time to time, or what was taken last stays.
+func (m *Memory) Forget(now time.Time) (left int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.forget(now)
+	return len(m.entries)
+}
+
 // entry finds what is remembered of a subject or a total, or begins it.
 func (m *Memory) entry(key string, now time.Time) *remembered {
 	if e := m.entries[key]; e != nil {
