@@ -364,8 +364,10 @@ func TestNobodyWaitsForAnothersDeadline(t *testing.T) {
 	release := g.holding()
 	var first sync.WaitGroup
 	first.Go(func() { g.take(id, of("u")) })
-	for g.store.asked.Load() == 0 {
-		time.Sleep(time.Millisecond)
+	for end := time.Now().Add(10 * time.Second); g.store.asked.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nobody asks")
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
