@@ -136,6 +136,9 @@ func chainOf(auth people, limiter *middleware.Limiter) http.Handler {
 // guardedChain is the chain with a guard against overload, or with none.
 func guardedChain(auth people, limiter *middleware.Limiter, overload *middleware.Overload) http.Handler {
 	bytes := middleware.NewBytesInFlight(1 << 30)
+	if overload != nil {
+		overload.Feel(middleware.Pressure{}) // as a gateway that runs
+	}
 	return engine(middleware.Config{
 		Log:           slog.New(slog.NewJSONHandler(io.Discard, nil)),
 		Authenticator: auth,

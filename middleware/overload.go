@@ -31,9 +31,17 @@ const cpuWaitTolerated = time.Millisecond
 // standing is for how many readings a wait must stand to count. A pause of the process, by a garbage collection or by the machine, is no overload.
 const standing = 3
 
+// A request that is there for longer than patience, and for longer than patienceByWait times as goroutines wait for a processor, does not wait for the
+// gateway: that makes some thirty times the wait of a request. It waits for a slow shard, for a body or for a client, and leaves its place to others. Without that
+// those who waited for one shard filled the few places of a busy gateway, and the requests of healthy shards were refused.
+const (
+	patience       = 100 * time.Millisecond
+	patienceByWait = 100
+)
+
 // Overload keeps the gateway useful when more comes than it can do: what it has no place for is refused at once, what is less important
 // first, so that the rest is served well. Its places grow fewer while the gateway itself is slow (Feel); how fast Redis is does not matter
-// to them, its nodes have limits of their own in store. It is safe for concurrent use.
+// to them: who waits for long has none, and its nodes have limits of their own in store. It is safe for concurrent use.
 type Overload struct {
 	clock  Clock
 	places *adaptive.Limiter
@@ -45,8 +53,6 @@ type Overload struct {
 	cpuWait   atomic.Int64
 	waits     [standing]time.Duration // of the last readings, for Feel alone
 	readings  int
-	_         [64]byte     // what is above is read by every request
-	ended     atomic.Int64 // requests since the last reading
 }
 
 // NewOverload makes the guard's state. Without calls of Feel its number of places stays.
@@ -86,11 +92,13 @@ func (o *Overload) Feel(p Pressure) (short bool) {
 	o.cpuWait.Store(int64(p.CPUWait))
 	level := shortageOf(p.Memory, o.memoryMax)
 	o.shortage.Store(level)
-	// With as many as there were, the limiter knows how long one request keeps the gateway busy.
 	o.waits[o.readings%standing] = p.CPUWait
 	o.readings++
-	o.places.Observe(slices.Min(o.waits[:]), max(int(o.ended.Swap(0)), leastAnswers))
-	o.places.Tick(o.clock())
+	now := o.clock()
+	came := o.places.Age(now, max(patience, patienceByWait*slices.Max(o.waits[:])))
+	// With as many as there were, the limiter knows how long one request keeps the gateway busy.
+	o.places.Observe(slices.Min(o.waits[:]), max(came, leastAnswers))
+	o.places.Tick(now)
 	return level > memoryEnough && !o.off.Load()
 }
 
@@ -262,7 +270,6 @@ func (p *places) leave() {
 	if p.shedder == nil {
 		return
 	}
-	p.shedder.ended.Add(1)
 	p.first.Release(false)
 	for more := p.more; more != nil; more = more.next {
 		more.Release(false)

@@ -195,6 +195,35 @@ func TestTheFloodOfOneAppDoesNotRefuseAnother(t *testing.T) {
 	h.release(t)
 }
 
+// What a slow shard keeps waiting must not refuse the requests of the others when the gateway has few places, because it is busy.
+func TestRequestsThatWaitForASlowShardLeaveTheirPlaces(t *testing.T) {
+	now := &atomic.Int64{}
+	h := fixedPlaces(t, 20, func(c *middleware.OverloadConfig) {
+		c.Max, c.Clock = 1000, func() time.Time { return time.Unix(1000, now.Load()) }
+	})
+	busy := func(passes time.Duration) { // and so no place comes back
+		now.Add(int64(passes))
+		h.overload.Feel(middleware.Pressure{CPUWait: 2 * time.Millisecond})
+	}
+	for range 3 { // it takes so many to be believed
+		busy(0)
+	}
+	h.hold(t, "normal", 17)
+	h.wantRefused(t, "normal")
+	busy(0)
+	busy(199 * time.Millisecond) // so long a request may take while goroutines wait so long
+	h.wantRefused(t, "normal")
+	busy(time.Millisecond)
+	h.wantServed(t, "normal")
+	if n := h.metric(t, "slotgate_overload_waiting", nil); n != 17 {
+		t.Errorf("%v wait, not 17", n)
+	}
+	h.release(t)
+	if n := h.metric(t, "slotgate_overload_waiting", nil); n != 0 {
+		t.Errorf("%v wait at the end", n)
+	}
+}
+
 func TestTheHeaderOnlyLowersTheClass(t *testing.T) {
 	for _, c := range []struct {
 		taken     int // of 20: from 12 on there is no room for bulk, from 17 on none for normal

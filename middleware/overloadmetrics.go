@@ -36,6 +36,7 @@ func (o *Overload) register(reg prometheus.Registerer) {
 	reg.MustRegister(
 		metric.OverloadLimit.NewGaugeFunc(o.places.Limit),
 		metric.OverloadInFlight.NewGaugeFunc(func() float64 { return float64(o.places.InFlight()) }),
+		metric.OverloadWaiting.NewGaugeFunc(func() float64 { return float64(o.places.Waiting()) }),
 		metric.OverloadCPUWait.NewGaugeFunc(func() float64 { return float64(o.cpuWait.Load()) / 1e9 }),
 		metric.OverloadMemory.NewGaugeFunc(func() float64 { return float64(o.memory.Load()) }),
 		metric.OverloadMemoryMax.NewGaugeFunc(func() float64 { return float64(o.memoryMax) }),

@@ -7,6 +7,7 @@
 //   - What is more important goes first. A class may fill its part of the places and no more, whatever the others hold.
 //   - Among apps of a class, one that holds no more than its fair share is not refused because others hold more than theirs (see party).
 //   - Whoever could not be served in time is refused at once.
+//   - Whoever holds a place for long, if its user says so (Age), waits for something else and leaves the place to others.
 //   - Nobody waits. Taking and giving back a place are some atomic operations, without an allocation, a lock or a look at the clock.
 //
 // It knows neither Redis nor HTTP: what a place is for, and what the time of an answer means, is its user's.
@@ -70,6 +71,14 @@ func (t taken) by(c Class) int { return int(t >> (c * takenBits) & (1<<takenBits
 
 func (t taken) all() int { return t.by(Normal) + t.by(Critical) + t.by(Bulk) }
 
+// without is what is left; the two were not read at the same moment.
+func (t taken) without(some taken) (rest taken) {
+	for c := range classes {
+		rest |= taken(max(t.by(c)-some.by(c), 0)) << (c * takenBits)
+	}
+	return rest
+}
+
 // Request is who wants a place.
 type Request struct {
 	// App is the id of the app, or whatever else the places are shared fairly among.
@@ -128,6 +137,7 @@ type Limiter struct {
 	lost     atomic.Int64 // answers that did not come in time
 
 	shares [classes]shares
+	ages   ages
 
 	ticking sync.Mutex
 	window  window
@@ -146,6 +156,7 @@ func New(s Settings) *Limiter {
 type Place struct {
 	limiter *Limiter
 	party   *party // nil = not counted for its app
+	age     *age   // nil = not known
 	weight  uint32
 	class   Class
 }
@@ -156,14 +167,18 @@ func (l *Limiter) Acquire(r Request) (Place, Reason) {
 	limit := l.places(r.Class)
 	for {
 		old := l.state.Load()
-		held := float64(taken(old).all())
+		counts := taken(old)
+		if waiting := l.ages.count(); waiting != 0 && counts.all()+int(weight) <= l.most(r.Class) {
+			counts = counts.without(waiting)
+		}
+		held := float64(counts.all())
 		var p *party
 		if held >= limit/2 || held*float64(l.service.Load()) >= float64(long) {
 			p = l.shares[r.Class].party(r.App, l.epoch.Load())
 			if !r.Deadline.IsZero() && l.hopeless(held, r.Deadline) {
 				return Place{}, Hopeless
 			}
-			if l.full(taken(old), p, r.Class, limit, float64(weight)) {
+			if l.full(counts, p, r.Class, limit, float64(weight)) {
 				return Place{}, Full
 			}
 		}
@@ -174,7 +189,7 @@ func (l *Limiter) Acquire(r Request) (Place, Reason) {
 		if p != nil {
 			p.held.Add(int64(weight))
 		}
-		return Place{l, p, weight, r.Class}, Admitted
+		return Place{l, p, l.ages.join(r.Class, weight), weight, r.Class}, Admitted
 	}
 }
 
@@ -225,6 +240,7 @@ func (p Place) Release(late bool) {
 	if p.party != nil {
 		p.party.held.Add(-int64(p.weight))
 	}
+	p.limiter.ages.leave(p.age, p.class, p.weight)
 	p.limiter.state.Add(-(uint64(p.weight) << (p.class * takenBits)))
 	if late {
 		p.limiter.lost.Add(1)
@@ -260,5 +276,10 @@ func (l *Limiter) setLimit(n float64) {
 // places is how many of them a class may fill.
 func (l *Limiter) places(c Class) float64 { return c.of(l.Limit(), float64(l.settings.Spare)) }
 
-// InFlight is how many places are taken.
-func (l *Limiter) InFlight() int { return taken(l.state.Load()).all() }
+// most is how many places a class may hold together with those that do not count.
+func (l *Limiter) most(c Class) int {
+	return int(c.of(float64(l.settings.Max), float64(l.settings.Spare)))
+}
+
+// InFlight is how many places are taken, without those that do not count (Age).
+func (l *Limiter) InFlight() int { return taken(l.state.Load()).without(l.ages.count()).all() }

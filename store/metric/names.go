@@ -32,6 +32,7 @@ var (
 	OverloadShed      = define("slotgate_overload_shed_total", Counter, "Requests refused with overloaded before their body was read, by class and reason: full = over slotgate_overload_limit, deadline = could not be answered in time, memory = over slotgate_overload_memory_max_bytes.", "reason", "class")
 	OverloadLimit     = define("slotgate_overload_limit", Gauge, "Places for requests that the gateway has now; it takes some away while it is slow itself. Bulk may fill 60 % of them, normal 85 %.")
 	OverloadInFlight  = define("slotgate_overload_in_flight", Gauge, "Places that are taken; a request takes one, a batch one for each ten keys.")
+	OverloadWaiting   = define("slotgate_overload_waiting", Gauge, "Places that requests have left because they wait for long, and so for something else than the gateway: a slow shard, a body or a client.")
 	OverloadCPUWait   = define("slotgate_overload_cpu_wait_seconds", Gauge, "How long the gateway's goroutines waited for a processor in the last 100 ms, on average. A request waits several times.")
 	OverloadMemory    = define("slotgate_overload_memory_bytes", Gauge, "Memory of the process that is no garbage, as of the last garbage collection.")
 	OverloadMemoryMax = define("slotgate_overload_memory_max_bytes", Gauge, "The ceiling: bulk is refused from 80 % of it, normal with a body from 90 %, all normal from 95 %; 0 = none.")
