@@ -26,7 +26,13 @@ type pair struct {
 // startPair starts them. Redis gets more time to answer than it needs, because a busy machine is not what is tested.
 func startPair(t *testing.T, args ...string) pair {
 	t.Helper()
-	p := pair{vars: append(clusterVars(t), "SLOTGATE_RATELIMITS_GATEWAYS=2", "SLOTGATE_RATELIMITS_TIMEOUT_MS=20000", "SLOTGATE_LIMITS_DEADLINE_MS=5000",
+	return startPairOn(t, clusterVars(t), args...)
+}
+
+// startPairOn starts them on the cluster of vars.
+func startPairOn(t *testing.T, vars []string, args ...string) pair {
+	t.Helper()
+	p := pair{vars: append(vars, "SLOTGATE_RATELIMITS_GATEWAYS=2", "SLOTGATE_RATELIMITS_TIMEOUT_MS=20000", "SLOTGATE_LIMITS_DEADLINE_MS=5000",
 		"SLOTGATE_AUTH_FAILURES_PER_MINUTE=1000000", "SLOTGATE_AUTH_BURST=1000000")}
 	for range 2 {
 		p.gateways = append(p.gateways, startGateway(t, p.vars, args...))
