@@ -198,9 +198,6 @@ func (d *decision) openWindow(now int64, s state) {
 		count, before = 0, 0
 	}
 	d.start, d.count, d.before = origin, count, before
-	if d.kind == sliding {
-		d.count, d.before = min(count, d.limit), min(before, d.limit)
-	}
 	d.can = d.left(now)
 }
 
@@ -210,7 +207,7 @@ func (d *decision) left(now int64) int64 {
 		return max(0, d.limit-d.count)
 	}
 	part := d.period - max(0, now-d.start)/d.unit
-	return max(0, d.limit-d.count-ceilDiv(d.before*part, d.period))
+	return max(0, d.limit-d.count-ceilDiv(min(d.before, d.limit)*part, d.period))
 }
 
 func (d *decision) closeWindow(now, least, consumed int64, v *verdict) (a answer) {
@@ -235,9 +232,9 @@ func (d *decision) retryWindow(now, least int64) int64 {
 	at := d.start + d.micros
 	if d.kind == sliding {
 		if d.count <= d.limit-least {
-			at = d.start + min(d.micros, (d.period-(d.limit-d.count-least)*d.period/d.before)*d.unit)
+			at = d.start + min(d.micros, (d.period-(d.limit-d.count-least)*d.period/min(d.before, d.limit))*d.unit)
 		} else {
-			at += min(d.micros, (d.period-min(d.period, (d.limit-least)*d.period/d.count))*d.unit)
+			at += min(d.micros, (d.period-min(d.period, (d.limit-least)*d.period/min(d.count, d.limit)))*d.unit)
 		}
 	}
 	return at - now

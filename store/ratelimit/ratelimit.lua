@@ -110,12 +110,10 @@ while true do
       end
       a, b = origin, most
       if kind == 4 then
-        if c > limit then c = limit end
-        if d > limit then d = limit end
         gives = limit - c
         if d > 0 then
           local past = now > a and (now - a) / unit or 0
-          past = d * (period - (past - past % 1)) / period
+          past = (d < limit and d or limit) * (period - (past - past % 1)) / period
           gives = gives - (past + -past % 1)
           ends = a + b - now
         end
