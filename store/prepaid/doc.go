@@ -5,7 +5,8 @@
 //
 //   - Over any window of its period a limit lets through what package ratelimit's rule does, plus at most Slack of the limit: what all
 //     gateways together hold unspent, or have spent on credit, at any moment. Two gateways that start, or a wrong number of gateways, can
-//     make it more; see Config.Gateways. A limit too small to be split so finely is decided by Redis, take by take, and never more.
+//     make it more; see Config.Gateways. So can a gateway that dies: what it owed, half its share at most, nobody pays. The clocks of gateways need
+//     not agree with each other, nor with Redis. A limit too small to be split so finely is decided by Redis, take by take, and never more.
 //   - Tokens that were drawn and not used die after a second, or at the end of the window they were drawn in, and are given back.
 //   - A request waits for Redis at most Config.Timeout, and after Redis has not answered nobody waits for a while: Limit.OnError says what is
 //     answered then.
