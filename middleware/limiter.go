@@ -102,7 +102,7 @@ func (l *Limiter) forCaller(app *acl.App, key string) *callerLimits {
 	defer l.mu.Unlock()
 	state := l.apps[app.ID]
 	if state == nil {
-		state = &appState{record: &bucket{}, ledgers: map[ledgerKey]*ledger{}, compiled: map[string]*callerLimits{}}
+		state = &appState{record: &new(ledger).bucket, ledgers: map[ledgerKey]*ledger{}, compiled: map[string]*callerLimits{}}
 		l.apps[app.ID] = state
 	}
 	if state.app == nil || app.Revision >= state.app.Revision {

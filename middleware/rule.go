@@ -32,6 +32,7 @@ type ledger struct {
 	flying atomic.Int64 // requests under way
 	// owed are the bytes of answers that no request has paid for yet: how large an answer is, is known when it has been sent.
 	owed atomic.Int64
+	_    [40]byte // a cache line for each: those of other apps are written by others
 }
 
 // rule is one limit as requests meet it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,7 +381,8 @@ func TestDurableWritesFollowASlot(t *testing.T) {
 			}
 		}
 		replica := must[*localcluster.Node](t)(c.ReplicaOf(ctx, to))
-		if keys := must[[]string](t)(replica.Client().ClusterGetKeysInSlot(ctx, n, 10).Result()); len(keys) != 1 {
+		keys := must[[]string](t)(replica.Client().ClusterGetKeysInSlot(ctx, n, 100).Result())
+		if !slices.Contains(keys, id.Prefix+"k") { // beside it may be what the gateway itself or another test keeps
 			t.Errorf("the replica of the new primary has the keys %q", keys)
 		}
 		if err := c.EndMigration(ctx, n, to); err != nil {
