@@ -244,7 +244,7 @@ type Overload struct {
 	ShardMin int `yaml:"shard_min"`
 	// The most of them. As coalesce.max_queued.
 	ShardMax int `yaml:"shard_max"`
-	// Places for requests of the gateway at first. One takes a place until it is answered, a batch one for each ten keys. The gateway takes places away while its own goroutines wait for processors, and gives them back; how slow Redis is does not matter to them.
+	// Places for requests of the gateway at first. One takes a place until it is answered, or is there for so long that it must wait for something else than the gateway; a batch takes one for each ten keys. The gateway takes places away while its own goroutines wait for processors, and gives them back; how slow Redis is does not matter to them.
 	GatewayInitial int `yaml:"gateway_initial"`
 	// The least of them. 64 keep two processors busy: what waits for these few is no more than the gateway does in a millisecond or two.
 	GatewayMin int `yaml:"gateway_min"`
