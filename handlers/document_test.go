@@ -13,6 +13,7 @@ import (
 	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/openapi/openapitest"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 func TestRoutesAreThoseOfTheDocument(t *testing.T) {
@@ -56,6 +57,24 @@ func TestParametersAreThoseOfTheDocument(t *testing.T) {
 			slices.Sort(known)
 			if !slices.Equal(documented, known) {
 				t.Errorf("%s %s knows %q, documented are %q", method, path, known, documented)
+			}
+		}
+	}
+}
+
+// A name that the document allows is one that a limit can have, and the other way.
+func TestNamesOfLimitsAreThoseOfTheDocument(t *testing.T) {
+	doc, err := openapi3.NewLoader().LoadFromData(openapi.Document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ofPath := doc.Components.Parameters["LimitNameParam"].Value.Schema.Value
+	ofItem := doc.Components.Schemas["RateLimitItem"].Value.Properties["name"].Value
+	for _, name := range []string{"", "t", "tak", "take", "Take", "taken", "uake", "tbke", "tale", "taka", "t.ke", "api", "a/b", strings.Repeat("n", 64), strings.Repeat("n", 65)} {
+		can := ratelimit.CheckName(name) == nil
+		for _, schema := range []*openapi3.Schema{ofPath, ofItem} {
+			if allowed := schema.VisitJSON(name) == nil; allowed != can {
+				t.Errorf("%q: in the document %v, for a limit %v", name, allowed, can)
 			}
 		}
 	}

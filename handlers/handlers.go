@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 // DefaultMaxBatchKeys is how many keys one batch may have unless configured.
@@ -141,7 +142,11 @@ func Reads(route string) bool {
 
 // postOnly answers other methods where gin would ask the resource of a template.
 func postOnly(c *gin.Context) {
-	_ = c.Error(&store.Error{Code: store.CodeMethodNotAllowed, Allow: "POST"})
+	e := store.Error{Code: store.CodeMethodNotAllowed, Allow: "POST"}
+	if name, ok := errors.AsType[*store.Error](ratelimit.CheckName("take")); ok { // who asks for it means a limit of this name
+		e.Detail, e.Fields = name.Detail, name.Fields
+	}
+	_ = c.Error(&e)
 	c.Abort()
 }
 

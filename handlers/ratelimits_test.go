@@ -1,14 +1,21 @@
 package handlers_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/handlers"
 	"github.com/slotgate/slotgate/middleware"
+	"github.com/slotgate/slotgate/store"
 )
 
 const (
@@ -298,6 +305,7 @@ func TestBadRateLimitsAreRefused(t *testing.T) {
 	before := a.call(t, "GET", limitPath, "").body
 	with := func(old, new string) string { return strings.Replace(rule(""), old, new, 1) }
 	for _, b := range []bad{
+		{"a subject of a limit called take", "POST", "/v1/ratelimits/take/take", `{"subject":"u"}`, nil, 422, "validation_failed", "path:name"},
 		{"limit 0", "PUT", limitPath, with(`"limit":1`, `"limit":0`), nil, 422, "validation_failed", "/rules/0/limit"},
 		{"negative limit", "PUT", limitPath, with(`"limit":1`, `"limit":-1`), nil, 422, "validation_failed", "/rules/0/limit"},
 		{"limit over 2^53", "PUT", limitPath, with(`"limit":1`, `"limit":9007199254740993`), nil, 422, "validation_failed", "/rules/0/limit"},
@@ -372,5 +380,23 @@ func TestBadRateLimitsAreRefused(t *testing.T) {
 	}
 	if m := a.call(t, "POST", takePath, `{"subject":"u","cost":3}`).want(t, http.StatusOK); m["allowed"] != true {
 		t.Errorf("something was taken: %v", m)
+	}
+}
+
+// Who defines a limit called take meets the route of the batch, and is told that it is the name.
+func TestALimitCalledTakeIsRefusedByItsName(t *testing.T) {
+	e := gin.New()
+	var got *store.Error
+	e.Use(func(c *gin.Context) {
+		c.Next()
+		got, _ = errors.AsType[*store.Error](c.Errors.Last())
+	})
+	handlers.New(handlers.Config{Ready: func(context.Context) error { return nil }, Tokens: issuer(t), Limits: testLimits(nil, nil)}).Register(e, e.Group("/v1"))
+	for _, method := range []string{"GET", "PUT", "DELETE"} {
+		got = nil
+		e.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, "/v1/ratelimits/take", nil))
+		if got == nil || got.Code != store.CodeMethodNotAllowed || got.Allow != "POST" || len(got.Fields) != 1 || got.Fields[0].Pointer != "path:name" || !strings.Contains(got.Detail, "take") {
+			t.Errorf("%s: %+v", method, got)
+		}
 	}
 }

@@ -118,8 +118,14 @@ var (
 	nameRule    = "1 to 64 of A-Z a-z 0-9 . _ -"
 )
 
+// batchName is where many limits are taken from at once: a limit of this name could not be reached.
+const batchName = "take"
+
 // CheckName says whether a limit can have this name. Error: validation_failed at path:name.
 func CheckName(name string) error {
+	if name == batchName {
+		return store.Invalid("path:name", "no limit can be called take: POST /v1/ratelimits/take takes from many; use another name")
+	}
 	if !namePattern.MatchString(name) {
 		return store.Invalid("path:name", fmt.Sprintf("%.80q is not the name of a limit; use %s", name, nameRule))
 	}

@@ -157,13 +157,15 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for _, name := range []string{"", "a/b", "{a}", "ü", strings.Repeat("n", 65)} {
+	for _, name := range []string{"", "a/b", "{a}", "ü", strings.Repeat("n", 65), "take"} {
 		if CheckName(name) == nil {
 			t.Errorf("%q can be the name of a limit", name)
 		}
 	}
-	if err := CheckName("Api.v1_user-2"); err != nil {
-		t.Error(err)
+	for _, name := range []string{"Api.v1_user-2", "Take", "takes", "peek"} {
+		if err := CheckName(name); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
