@@ -21,14 +21,14 @@ const (
 	undo
 )
 
-// state is what is kept of a rule: of a bucket level, time in us, period in units and 0; of a window start in us, period in us, count
-// and count before. The zero state is none.
+// state is what is kept of a rule: of a bucket level, time in us, period in units and the time in us when the level is 0; of a window start
+// in us, period in us, count and count before. The zero state is none.
 type state struct{ a, b, c, d int64 }
 
 // decision is one rule while it is decided.
 type decision struct {
 	exact
-	level, ts            int64 // bucket
+	level, ts, drained   int64 // bucket
 	start, count, before int64 // window
 	can                  int64 // tokens that it could give
 	moved                bool  // the clock was set back: must be written
@@ -103,7 +103,7 @@ func (d *decision) close(now, least, consumed int64, v *verdict) answer {
 
 func (d *decision) state() state {
 	if d.kind.bucket() {
-		return state{d.level, d.ts, d.period, 0}
+		return state{d.level, d.ts, d.period, d.drained}
 	}
 	return state{d.start, d.micros, d.count, d.before}
 }
@@ -143,6 +143,15 @@ func (d *decision) after(now, level int64) int64 {
 	return d.ts - now + min(ceilDiv(level, d.limit), forever/d.unit)*d.unit
 }
 
+// ends is how long it takes until all of the level has drained, forever at most.
+func (d *decision) ends(now int64) int64 {
+	units := ceilDiv(d.level, d.limit)
+	if units > 2*forever/d.unit {
+		return forever
+	}
+	return min(d.ts-now+units*d.unit, forever)
+}
+
 func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer) {
 	if !v.allowed && d.can < least {
 		a.retry = -1
@@ -168,8 +177,10 @@ func (d *decision) closeBucket(now, least, consumed int64, v *verdict) (a answer
 		d.level += consumed * d.period
 	}
 	a.remaining = max(0, d.full-d.level) / d.period
+	d.drained = now
 	if d.level > 0 {
 		a.reset = d.after(now, d.level)
+		d.drained += d.ends(now)
 	}
 	return a
 }

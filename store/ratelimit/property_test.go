@@ -159,9 +159,13 @@ func (r random) request(rules []Rule) call {
 func (r random) sequence(t testing.TB) []operation {
 	list := make([]operation, 2+r.IntN(9))
 	rules, at := r.rules(t), int64(T0)+r.Int64N(86_400*second)
+	before := rules
 	for i := range list {
-		if i > 0 && r.IntN(5) == 0 {
-			rules = r.edit(t, rules)
+		switch r.IntN(5) {
+		case 0:
+			before, rules = rules, r.edit(t, rules)
+		case 1: // by a gateway that does not know of the edit yet
+			before, rules = rules, before
 		}
 		step := r.step()
 		if r.IntN(3) == 0 { // into the window that follows, or to where a part has drained
@@ -206,6 +210,22 @@ func (h held) of(rules []exact) held {
 	return now
 }
 
+// and are the states of h, and behind them those of other rules in old that count at the time now: ten at most.
+func (h held) and(old held, now int64) held {
+	known := len(h.tags)
+	for i, tag := range old.tags {
+		s := old.states[i]
+		over := s.d
+		if s.b <= MaxPeriodMS*1000 { // a window, and no time
+			over = s.a + 2*s.b
+		}
+		if over > now && len(h.tags) < known+10 && !slices.Contains(h.tags, tag) {
+			h.tags, h.states = append(h.tags, tag), append(h.states, s)
+		}
+	}
+	return h
+}
+
 // play runs an operation in the model, on what there is by scope.
 func (o *operation) play(own, total *held) verdict {
 	rules, first := sorted(o.rules)
@@ -213,12 +233,12 @@ func (o *operation) play(own, total *held) verdict {
 	newOwn, newTotal := own.of(numbers[:first]), total.of(numbers[first:])
 	states := slices.Concat(newOwn.states, newTotal.states)
 	v := decide(o.at, o.mode, o.call.cost, o.call.least, numbers, states)
-	newOwn.states, newTotal.states = states[:first], states[first:]
+	newOwn.states, newTotal.states = slices.Clone(states[:first]), states[first:]
 	if v.written && first > 0 {
-		*own = newOwn
+		*own = newOwn.and(*own, o.at)
 	}
 	if v.written && first < len(rules) {
-		*total = newTotal
+		*total = newTotal.and(*total, o.at)
 	}
 	return v
 }

@@ -9,9 +9,10 @@
 -- Returns a string: doubles granted, the clock in us, length of the state that KEYS[1] had before, that state, and that of KEYS[2]. The
 -- model in Go finds from it what to answer, at no cost to Redis. Or {-20, the record without its head}, or {-21}: it is another's.
 --
--- State: for each rule five doubles: its tag, which says whether it is a bucket or a window too, then level, time in us, period and 0, or
--- start in us, period in us, count and count of the window before. A level is in tokens times units, `limit` of it drain in a unit. What
--- is of no rule any more is forgotten by the next write.
+-- State: for each rule five doubles: its tag, which says whether it is a bucket or a window too, then level, time in us, period and the
+-- time in us when the level is 0, or start in us, period in us, count and count of the window before. A level is in tokens times units,
+-- `limit` of it drain in a unit. Behind the rules stand states of rules that this call does not know, up to ten, until they count no
+-- more: for a second after an edit, gateways with the old rules and with the new ones write in turn, and must not erase what the others count.
 --
 -- All numbers are integers up to 2^53: doubles hold them, and the quotient of two of them rounded down or up is then the true one,
 -- since it misses an integer by 1/b at least, more than half the distance of doubles there. exact.go chooses units so that it holds.
@@ -19,6 +20,7 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local jitter = 5000000 -- a clock that steps back by up to 5 s is waited for; one further back is believed, or limits would hang
 local forever = 4503599627370496 -- us, 143 years: no state lives longer
+local longest = 31622400000000 -- us, the longest period; a time is later
 -- The first rule is read with the call, as most limits have no other.
 local mode, cost, least, now, own, count, tag, kind, limit, period, unit, most, offset, others = unpack('<ddddddddddddd', ARGV[1])
 local head = ARGV[2]
@@ -43,7 +45,7 @@ if mode == 1 then return pack('<dddc0c0', 0, now, #state, state, total) end
 -- round for that. So nothing is kept of a rule from one loop to the next, and the common case is a single round.
 local want, granted, moved = cost, cost, false
 if mode ~= 0 then want, granted = -cost, 0 end
-local own_state, own_life, new, life
+local own_state, own_life, new, life, edited
 while true do
   local can, old, place, at = want, state, 1, others
   new, life = '', 0
@@ -58,6 +60,7 @@ while true do
     if known ~= tag then -- it is new, or the rules were edited and it has another place
       a, b, c, d = 0, 0, 0, 0
       for other = 1, #old - 39, 40 do
+        edited = true
         if unpack('<d', old, other) == tag then
           known, a, b, c, d = unpack('<ddddd', old, other)
           break
@@ -66,7 +69,7 @@ while true do
     end
     local gives, ends = 0, 0
 
-    if kind < 2 then -- a level, b time, c period
+    if kind < 2 then -- a level, b time, c period, d when the level is 0
       if c ~= period then
         if a > 0 then -- an edit keeps the tokens; the part of one is rounded, as Go rounds it
           local tokens = math.floor(a / c)
@@ -95,6 +98,7 @@ while true do
       else
         a = 0
       end
+      d = now + ends
     else -- a start, b period, c count, d count before
       local origin = now
       if kind ~= 3 then origin = now - (now + offset) % most end
@@ -148,7 +152,25 @@ while true do
   tag, kind, limit, period, unit, most, offset = unpack('<ddddddd', ARGV[1], 49)
 end
 
--- Only now anything is written. A key lives until all is back, rounded up to ms, and a second.
+if edited or #state > 40 * own or #total > 40 * (count - own) then -- there may be states of other rules
+  local function keep(old, known)
+    local most = #known + 400
+    for place = 1, #old - 39, 40 do
+      local other, a, b, _, d = unpack('<ddddd', old, place)
+      if b <= longest then d = a + 2 * b end -- a window counts in the one after it
+      if d > now and #known < most then
+        for n = 1, #known, 40 do
+          if unpack('<d', known, n) == other then d = 0 break end
+        end
+        if d > 0 then known = known .. string.sub(old, place, place + 39) end
+      end
+    end
+    return known
+  end
+  if own < count then own_state, new = keep(state, own_state), keep(total, new) else new = keep(state, new) end
+end
+
+-- Only now anything is written. A key lives until all is back that is known here, rounded up to ms, and a second.
 life = life / 1000
 life = life + -life % 1 + 1000
 if own < count then
