@@ -21,7 +21,9 @@ func (r *request) caller(limiter *Limiter, m *Metrics) *caller {
 		return c
 	}
 	c = c.with(limiter, m, id)
-	id.Memo.Store(c)
+	if c.limits == nil || c.limits.app == id.App { // else it came with the app of before an edit
+		id.Memo.Store(c)
+	}
 	return c
 }
 

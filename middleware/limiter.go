@@ -55,6 +55,7 @@ type Ceiling struct {
 // appState is what the limiter keeps of one app.
 type appState struct {
 	app      *acl.App // the newest that came by
+	settled  bool     // for so long that one with a lower revision is no late request, but of a store that was brought back from a copy
 	record   *bucket  // of idempotency records
 	ledgers  map[ledgerKey]*ledger
 	compiled map[string]*callerLimits // by key id, "" = all that have no limits of their own
@@ -105,8 +106,8 @@ func (l *Limiter) forCaller(app *acl.App, key string) *callerLimits {
 		state = &appState{record: &new(ledger).bucket, ledgers: map[ledgerKey]*ledger{}, compiled: map[string]*callerLimits{}}
 		l.apps[app.ID] = state
 	}
-	if state.app == nil || app.Revision >= state.app.Revision {
-		state.app = app
+	if state.app == nil || state.settled || app.Revision >= state.app.Revision {
+		state.app, state.settled = app, false
 	} else {
 		app = state.app // a request that was let in before an edit must not bring back what held then
 	}
@@ -154,7 +155,8 @@ func (l *Limiter) compile(app *acl.App, key string, state *appState, settings *L
 	return c
 }
 
-// Keep drops all that is known of keys and apps of which lives says that they are no more, and what was used of limits that nobody has any more.
+// Keep is to be called every few seconds, so seldom that no request lasts from one call to the next. It drops all that is known of keys and apps
+// of which lives says that they are no more, and what was used of limits that nobody has any more.
 func (l *Limiter) Keep(lives func(app, key string) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,6 +175,7 @@ func (s *appState) has(limit string) bool {
 }
 
 func (s *appState) keep(lives func(key string) bool) {
+	s.settled = true
 	used := map[*ledger]bool{}
 	for key, c := range s.compiled {
 		if key != "" && !lives(key) {

@@ -38,6 +38,11 @@ func TestARequestFromBeforeAnEditDoesNotUndoIt(t *testing.T) {
 	if late != now {
 		t.Error("what holds now was compiled anew")
 	}
+	l.Keep(func(string, string) bool { return true })
+	l.forCaller(before, "")
+	if n := late.rules[0].shared.Look(l.Now()).Remaining; n <= 5 {
+		t.Errorf("when apps were brought back from a copy %d remain, want 1000", n)
+	}
 }
 
 func TestNothingRemainsOfALimitThatIsNoMore(t *testing.T) {
