@@ -42,7 +42,7 @@ func RateLimit(limiter *Limiter, classes Classes, counts *QuotaCounts) gin.Handl
 			refuse(c, err)
 			return
 		}
-		r.quota.flying = v.ends
+		r.flying = v.ends
 	}
 }
 
@@ -60,7 +60,6 @@ type quota struct {
 	view    *view    // nil = no rule concerns it
 	text    [64]byte // of the RateLimit header, of one or two policies
 	charged int64    // items so far
-	flying  bool     // it is counted in what ends with it
 }
 
 // Charge takes n more, all or nothing.
@@ -78,10 +77,10 @@ func (q *quota) Charge(n int64) error {
 
 // end is told when the request and its answer are over.
 func (q *quota) end() {
-	if !q.flying {
+	if q.r == nil || !q.r.flying {
 		return
 	}
-	q.flying = false
+	q.r.flying = false
 	now := q.r.records.limiter.at(q.r.event.Start.Add(q.r.event.Duration))
 	for i := range q.view.rules {
 		switch r := &q.view.rules[i]; r.counts {

@@ -36,6 +36,7 @@ type request struct {
 	// class is how important it is; of no meaning unless classed, which Shed sets.
 	class   adaptive.Class
 	classed bool
+	flying  bool // it is counted in what ends with it: see quota
 
 	// Header values are slices; these are their backing arrays.
 	idHeader, rateHeader [1]string
