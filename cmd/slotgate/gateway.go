@@ -171,9 +171,11 @@ func recordTTL(l Limits) time.Duration { return time.Duration(l.IdempotencyTTLS)
 
 // openLimits makes the rate limits that apps define, on the clusters of the store.
 func openLimits(cfg Config, s *store.Store, registry prometheus.Registerer, log *slog.Logger) *limits.Limits {
+	decide := ratelimit.New(s)
+	decide.Log = log
 	return limits.New(limits.Config{
 		Redis:    s,
-		Decide:   ratelimit.New(s),
+		Decide:   decide,
 		Timeout:  milliseconds(cfg.RateLimits.TimeoutMS),
 		Gateways: cfg.RateLimits.Gateways,
 		Blocked:  milliseconds(cfg.RateLimits.BlockedMS),

@@ -4,11 +4,13 @@ import (
 	"context"
 	_ "embed" // the script
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store"
 )
 
@@ -29,15 +31,28 @@ var (
 	forget = store.NewScript("return {redis.call('UNLINK', KEYS[1])}")
 )
 
+const (
+	// giveBackFor is how long the giving back of what a total has refused may last: Redis answers in a fraction of a millisecond, and a
+	// node that does not in a hundred has lost the count or keeps it until it has refilled.
+	giveBackFor = 100 * time.Millisecond
+	// maxGivingBack are under way at once. They are more than a few only while a shard hangs, and others then end with their request.
+	maxGivingBack = 256
+)
+
 // Limiter decides in Redis. It is safe for concurrent use.
 type Limiter struct {
-	run Runner
+	// Log is told of a panic while something is given back; nil = nobody. Set it before the first take.
+	Log    *slog.Logger
+	run    Runner
+	giving chan struct{} // one for each that is given back
 	// clock is the time in us for tests of this package; nil = that of the Redis node.
 	clock func() int64
 }
 
 // New makes a limiter.
-func New(run Runner) *Limiter { return &Limiter{run: run} }
+func New(run Runner) *Limiter {
+	return &Limiter{run: run, giving: make(chan struct{}, maxGivingBack)}
+}
 
 // Limit is a limit as it holds for a request: a valid definition, and the override of the request's subject, nil = none.
 type Limit struct {
@@ -179,16 +194,51 @@ func (l *Limiter) twice(ctx context.Context, c call, k keys, s shares) (reply, e
 	case total.granted > 0:
 		if c.mode == take && !total.replayed {
 			b.mode, b.idempotency = refund, store.Idempotency{}
-			_, _ = l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject)
+			_, _ = l.giveBack(ctx, b, k, s)
 		}
 		own.regrant(total.granted)
 	case c.mode == take:
 		b.mode = undo
-		if left, undone := l.send(ctx, b, []string{k.subject}, len(s.subject), s.subject); undone == nil {
+		if left, undone := l.giveBack(ctx, b, k, s); undone == nil {
 			own.adopt(left)
 		}
 	}
 	return join(own, total), err
+}
+
+// giveBack gives the subject what the total did not grant. It has a time of its own, as waiting for the total may have used up that of
+// the request, which does not wait longer for it than it would anyway.
+func (l *Limiter) giveBack(ctx context.Context, c call, k keys, s shares) (reply, error) {
+	send := func(ctx context.Context) (reply, error) {
+		return l.send(ctx, c, []string{k.subject}, len(s.subject), s.subject)
+	}
+	select {
+	case l.giving <- struct{}{}:
+	default:
+		return send(ctx)
+	}
+	log := l.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	type outcome struct {
+		reply reply
+		err   error
+	}
+	done := make(chan outcome, 1)
+	go alive.Once(log, "giving back of a rate limit", func() {
+		out := outcome{err: errBadReply} // unless it ends
+		defer func() { <-l.giving; done <- out }()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveBackFor)
+		defer cancel()
+		out.reply, out.err = send(ctx)
+	})
+	select {
+	case out := <-done:
+		return out.reply, out.err
+	case <-ctx.Done():
+		return reply{}, ctx.Err()
+	}
 }
 
 // tookNothing says whether a failed take certainly took nothing: it was not done, or it was refused as a request.
