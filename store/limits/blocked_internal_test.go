@@ -49,7 +49,7 @@ func TestNothingIsRefusedThatWouldBeGranted(t *testing.T) {
 			rules = append(rules, randomRule(fmt.Sprint("r", i), r))
 		}
 		lim := limitOf(t, rules...)
-		redis := ratelimit.NewMemory(1)
+		redis := ratelimit.NewMemory()
 		gateways := []*blocked{newBlocked(MostBlocked), newBlocked(MostBlocked)}
 		now := noon
 		for range 300 {
@@ -67,7 +67,7 @@ func TestNothingIsRefusedThatWouldBeGranted(t *testing.T) {
 			said, found := g.find(now, lim, req)
 			asked := now
 			now = now.Add(time.Duration(r.Int64N(int64(3 * time.Millisecond)))) // on its way
-			is, err := redis.Take(asked.Add(now.Sub(asked)/2), lim.key, lim.Limit, req)
+			is, err := redis.Take(asked.Add(now.Sub(asked)/2), ratelimit.Share{App: "ns"}, lim.Limit, req)
 			if err != nil {
 				continue // more than a rule can ever grant
 			}

@@ -90,7 +90,7 @@ func New(cfg Config) *Limits {
 		cfg.Now = time.Now
 	}
 	return &Limits{
-		Config: cfg, known: map[string]*known{}, questions: map[string][]*question{}, local: ratelimit.NewMemory(cfg.Gateways),
+		Config: cfg, known: map[string]*known{}, questions: map[string][]*question{}, local: ratelimit.NewMemory(),
 		blocked: newBlocked(min(cfg.Blocked, MostBlocked)), metrics: newMetrics(cfg.Registry),
 	}
 }

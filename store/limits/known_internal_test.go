@@ -50,7 +50,7 @@ func TestWhatIsOverDoesNotStayInMemory(t *testing.T) {
 	l.remember(key, d, &question{})
 	r := &ratelimit.Request{Subject: "u"}
 	lim := limit{Limit: ratelimit.Limit{Name: "api", Definition: &d.Definition}, key: key, version: 1}
-	if _, err := l.local.Take(now, key, lim.Limit, r); err != nil {
+	if _, err := l.local.Take(now, ratelimit.Share{App: "ns"}, lim.Limit, r); err != nil {
 		t.Fatal(err)
 	}
 	l.blocked.keep(now, now, lim, r, refusalOf(time.Minute))

@@ -65,7 +65,7 @@ func (l *Limits) take(ctx context.Context, id *acl.Identity, lim limit, r *ratel
 	res, replayed, err := l.Decide.Take(asking, id, lim.Limit, r, once)
 	switch {
 	case unanswered(err):
-		res, err = l.unasked(lim, r, err)
+		res, err = l.unasked(id, lim, r, err)
 	case err == nil && !replayed:
 		l.blocked.keep(asked, l.Now(), lim, r, res)
 	}
@@ -131,7 +131,7 @@ func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name s
 }
 
 // unasked answers a take that Redis has not.
-func (l *Limits) unasked(lim limit, r *ratelimit.Request, why error) (ratelimit.Result, error) {
+func (l *Limits) unasked(id *acl.Identity, lim limit, r *ratelimit.Request, why error) (ratelimit.Result, error) {
 	switch lim.Definition.OnError {
 	case ratelimit.Closed:
 		e := store.NewError(store.CodeLimiterUnavailable, "the rate limit did not answer in time, and is defined to refuse then").WithCause(why)
@@ -141,7 +141,8 @@ func (l *Limits) unasked(lim limit, r *ratelimit.Request, why error) (ratelimit.
 		}
 		return ratelimit.Result{}, e
 	case ratelimit.Local:
-		return l.local.Take(l.Now(), lim.key, lim.Limit, r)
+		share := ratelimit.Share{App: id.App.Cluster + " " + id.App.Namespace, Gateways: l.Gateways}
+		return l.local.Take(l.Now(), share, lim.Limit, r)
 	}
 	return ratelimit.Result{Allowed: true, Granted: cost(r), Source: ratelimit.FailedOpen}, nil
 }

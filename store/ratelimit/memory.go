@@ -16,38 +16,56 @@ const (
 
 // Memory decides in this process alone, by the same arithmetic, while Redis cannot be asked. It knows nothing of what was taken before, or
 // elsewhere: each of so many gateways gives its share of every rule, so that together they give no more than the limit, plus one token per gateway
-// and rule where shares are smaller than that. It is safe for concurrent use.
+// and rule where shares are smaller than that. When it is full, an app with more than an equal part of it forgets what it has used least: nobody
+// loses a count because another app has many subjects. It is safe for concurrent use.
 type Memory struct {
-	gateways int64
-	mu       sync.Mutex
-	entries  map[string]*list.Element // of *remembered
-	used     list.List                // the most recent first
+	mu      sync.Mutex
+	entries map[string]*remembered
+	used    list.List // of all, the most recent first: *remembered
+	apps    map[string]*tenant
+	larger  *tenant // has had more than an equal part; nil = not known who has
+}
+
+// tenant is an app, as a Memory knows it.
+type tenant struct {
+	name string
+	used list.List // the most recent first: *remembered
 }
 
 type remembered struct {
-	key    string
-	at     time.Time
-	states map[int64]state // by the tag of the rule
+	key      string
+	at       time.Time
+	states   map[int64]state // by the tag of the rule
+	app      *tenant
+	inAll    *list.Element
+	inTenant *list.Element
 }
 
-// NewMemory makes an empty Memory of one of so many gateways, at least 1.
-func NewMemory(gateways int) *Memory {
-	return &Memory{gateways: int64(max(gateways, 1)), entries: map[string]*list.Element{}}
+// Share is what a take is a part of while Redis cannot be asked.
+type Share struct {
+	App      string // whose limit it is: a name no other app has
+	Gateways int    // that share the limit; less than 1 is 1
 }
 
-// Take is Limiter.Take for the limit that is called key, a name no other limit of any app has. Errors: those of Request.Validate. A refusal
-// that the share makes final says RetryAfterMS 1000: Redis may be there again then.
-func (m *Memory) Take(now time.Time, key string, lim Limit, r *Request) (Result, error) {
+// NewMemory makes an empty Memory.
+func NewMemory() *Memory {
+	return &Memory{entries: map[string]*remembered{}, apps: map[string]*tenant{}}
+}
+
+// Take is Limiter.Take for a limit of an app. Errors: those of Request.Validate. A refusal that the share makes final says
+// RetryAfterMS 1000: Redis may be there again then.
+func (m *Memory) Take(now time.Time, share Share, lim Limit, r *Request) (Result, error) {
 	whole := lim.Definition.RulesFor(lim.Override, now)
 	if err := r.Validate(whole); err != nil {
 		return Result{}, err
 	}
+	gateways := int64(max(share.Gateways, 1))
 	rules := slices.Clone(whole)
 	numbers, order := make([]exact, len(rules)), make([]string, len(rules))
 	for i := range rules {
-		rules[i].Limit = max(rules[i].Limit/m.gateways, 1)
+		rules[i].Limit = max(rules[i].Limit/gateways, 1)
 		if rules[i].Burst > 0 {
-			rules[i].Burst = max(rules[i].Burst/m.gateways, 1)
+			rules[i].Burst = max(rules[i].Burst/gateways, 1)
 		}
 		numbers[i], order[i] = rules[i].exactly(r.MaxWaitMS*1000), rules[i].ID
 	}
@@ -55,7 +73,7 @@ func (m *Memory) Take(now time.Time, key string, lim Limit, r *Request) (Result,
 	defer m.mu.Unlock()
 	m.forget(now)
 	states := make([]state, len(rules))
-	own, total := m.entry(key+" s "+r.Subject, now), m.entry(key+" t", now)
+	own, total := m.entry(share.App, lim.Name+" s "+r.Subject, now), m.entry(share.App, lim.Name+" t", now)
 	of := func(rule *Rule) map[int64]state {
 		if rule.Scope == PerLimit {
 			return total.states
@@ -88,25 +106,58 @@ func (m *Memory) Forget(now time.Time) (left int) {
 	return len(m.entries)
 }
 
-// entry finds what is remembered of a subject or a total, or begins it.
-func (m *Memory) entry(key string, now time.Time) *remembered {
-	if e := m.entries[key]; e != nil {
-		m.used.MoveToFront(e)
-		found := e.Value.(*remembered)
+// entry finds what is remembered of a subject or a total of an app, or begins it.
+func (m *Memory) entry(app, key string, now time.Time) *remembered {
+	key = app + "/" + key
+	if found := m.entries[key]; found != nil {
+		m.used.MoveToFront(found.inAll)
+		found.app.used.MoveToFront(found.inTenant)
 		found.at = now
 		return found
 	}
-	made := &remembered{key, now, map[int64]state{}}
-	m.entries[key] = m.used.PushFront(made)
+	t := m.apps[app]
+	if t == nil {
+		t = &tenant{name: app}
+		m.apps[app] = t
+	}
+	made := &remembered{key: key, at: now, states: map[int64]state{}, app: t}
+	made.inAll, made.inTenant = m.used.PushFront(made), t.used.PushFront(made)
+	m.entries[key] = made
 	return made
 }
 
 // forget drops what is old, and what is too much.
 func (m *Memory) forget(now time.Time) {
-	for e := m.used.Back(); e != nil; e = m.used.Back() {
-		if last := e.Value.(*remembered); len(m.entries) < maxRemembered && now.Sub(last.at) < rememberFor {
-			return
+	for e := m.used.Back(); e != nil && now.Sub(e.Value.(*remembered).at) >= rememberFor; e = m.used.Back() {
+		m.drop(e.Value.(*remembered))
+	}
+	for len(m.entries) >= maxRemembered {
+		m.drop(m.largest().used.Back().Value.(*remembered))
+	}
+}
+
+// largest is an app with more than an equal part, or the one with the most if all have that. All are looked through when the last one
+// found has no more than that.
+func (m *Memory) largest() *tenant {
+	if m.larger != nil && m.larger.used.Len() > len(m.entries)/len(m.apps) {
+		return m.larger
+	}
+	m.larger = nil
+	for _, t := range m.apps {
+		if m.larger == nil || t.used.Len() > m.larger.used.Len() {
+			m.larger = t
 		}
-		delete(m.entries, m.used.Remove(e).(*remembered).key)
+	}
+	return m.larger
+}
+
+func (m *Memory) drop(r *remembered) {
+	delete(m.entries, r.key)
+	m.used.Remove(r.inAll)
+	if r.app.used.Remove(r.inTenant); r.app.used.Len() == 0 {
+		delete(m.apps, r.app.name)
+		if m.larger == r.app {
+			m.larger = nil
+		}
 	}
 }
