@@ -207,7 +207,7 @@ type Coalesce struct {
 type RateLimits struct {
 	// Longest wait of a take for Redis, in ms; then on_error of the limit decides. Redis answers in a fraction of one; a busy or distant cluster needs more.
 	TimeoutMS int `yaml:"timeout_ms"`
-	// How many gateways share the limits of apps; 0: they count each other in each cluster, once a second, and one that has come holds nothing ahead for 3 s. Each holds its part of 2 % of a limit ahead, and decides for its part of the limit while Redis does not answer: too small a number gives more than the limit. For /v1/ratelimits 0 is 1.
+	// How many gateways share the limits of apps and those that apps define; 0: they count each other in each cluster, once a second, and one that has come holds nothing ahead for 3 s. Each holds its part of 2 % of a limit ahead, and decides for its part of the limit while Redis does not answer: too small a number gives more than the limit. Those of /v1/ratelimits need it with on_error local only.
 	Gateways int `yaml:"gateways"`
 	// How long a gateway repeats a refusal of Redis without asking again, in ms, at most until the subject may retry; 0: it always asks. What another gateway refunds or resets is seen that much later.
 	BlockedMS int `yaml:"blocked_ms"`

@@ -169,15 +169,15 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 
 func recordTTL(l Limits) time.Duration { return time.Duration(l.IdempotencyTTLS) * time.Second }
 
-// openLimits makes the rate limits that apps define, on the clusters of the store.
-func openLimits(cfg Config, s *store.Store, registry prometheus.Registerer, log *slog.Logger) *limits.Limits {
+// openLimits makes the rate limits that apps define, on the clusters of the store. They are shared by as many gateways as those of apps are.
+func openLimits(cfg Config, s *store.Store, gateways func(cluster string) int, registry prometheus.Registerer, log *slog.Logger) *limits.Limits {
 	decide := ratelimit.New(s)
 	decide.Log = log
 	return limits.New(limits.Config{
 		Redis:    s,
 		Decide:   decide,
 		Timeout:  milliseconds(cfg.RateLimits.TimeoutMS),
-		Gateways: cfg.RateLimits.Gateways,
+		Gateways: gateways,
 		Blocked:  milliseconds(cfg.RateLimits.BlockedMS),
 		Log:      log,
 		Registry: registry,
@@ -252,7 +252,7 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	engine := newEngine()
 	engine.Use(global...)
 	resources := handlers.Config{
-		Store: g.store, Limits: openLimits(g.cfg, g.store, registry, g.log), MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer,
+		Store: g.store, Limits: openLimits(g.cfg, g.store, g.allowances.Gateways, registry, g.log), MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer,
 	}
 	if g.cfg.ReadyzOnAPI {
 		resources.Ready = g.readiness.ready

@@ -97,7 +97,11 @@ func (l *Limits) lookup(ctx context.Context, id *acl.Identity, command, name str
 	select {
 	case answer := <-asking:
 		if err = answer.Err; err == nil {
-			return answer.Val.(*Defined), nil
+			d := answer.Val.(*Defined)
+			if d.OnError == ratelimit.Local {
+				l.Gateways(id.App.Cluster) // who counts them begins with the first question, and cannot when the cluster has failed
+			}
+			return d, nil
 		}
 	case <-wait.Done():
 		late := store.NewError(store.CodeBackendTimeout, "").WithCause(wait.Err())

@@ -56,12 +56,12 @@ type Runner interface {
 type Config struct {
 	Redis    Runner
 	Decide   *ratelimit.Limiter
-	Timeout  time.Duration         // for one take, and before it for a change of its definition once in Fresh; 0 = DefaultTimeout
-	Gateways int                   // how many share each limit, for on_error: local; 0 = 1
-	Now      func() time.Time      // nil = time.Now
-	Blocked  time.Duration         // how long a refusal is believed, up to MostBlocked; 0 = not at all
-	Log      *slog.Logger          // of panics in a batch or a question; nil = none
-	Registry prometheus.Registerer // of the metrics; nil = they are nowhere
+	Timeout  time.Duration            // for one take, and before it for a change of its definition once in Fresh; 0 = DefaultTimeout
+	Gateways func(cluster string) int // how many share the limits of a cluster, for on_error: local; it shall know before the cluster fails; nil = 1
+	Now      func() time.Time         // nil = time.Now
+	Blocked  time.Duration            // how long a refusal is believed, up to MostBlocked; 0 = not at all
+	Log      *slog.Logger             // of panics in a batch or a question; nil = none
+	Registry prometheus.Registerer    // of the metrics; nil = they are nowhere
 }
 
 // Limits are the rate limits of all apps. They are safe for concurrent use.
@@ -82,7 +82,9 @@ func New(cfg Config) *Limits {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = DefaultTimeout
 	}
-	cfg.Gateways = max(cfg.Gateways, 1)
+	if cfg.Gateways == nil {
+		cfg.Gateways = func(string) int { return 1 }
+	}
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}

@@ -141,7 +141,7 @@ func (l *Limits) unasked(id *acl.Identity, lim limit, r *ratelimit.Request, why 
 		}
 		return ratelimit.Result{}, e
 	case ratelimit.Local:
-		share := ratelimit.Share{App: id.App.Cluster + " " + id.App.Namespace, Gateways: l.Gateways}
+		share := ratelimit.Share{App: id.App.Cluster + " " + id.App.Namespace, Gateways: l.Gateways(id.App.Cluster)}
 		return l.local.Take(l.Now(), share, lim.Limit, r)
 	}
 	return ratelimit.Result{Allowed: true, Granted: cost(r), Source: ratelimit.FailedOpen}, nil

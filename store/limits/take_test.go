@@ -17,7 +17,7 @@ import (
 // failing makes a gateway with a limit of each way to fail, named like it, and then lets Redis fail.
 func failing(t *testing.T, failure *store.Error, gateways int) (*gateway, *acl.Identity) {
 	t.Helper()
-	g := newGateway(t, func(c *limits.Config) { c.Gateways = gateways })
+	g := newGateway(t, func(c *limits.Config) { c.Gateways = func(string) int { return gateways } })
 	id := newApp(t, "ratelimits:*")
 	for _, way := range []ratelimit.OnError{ratelimit.Open, ratelimit.Closed, ratelimit.Local} {
 		d := ratelimit.Definition{OnError: way, Rules: []ratelimit.Rule{slow("hour", 10)}}
@@ -57,6 +57,43 @@ func TestATakeThatRedisDoesNotAnswerIsAnsweredAsDefined(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// How many gateways there are is asked before it is needed, for whoever counts them needs the cluster; and again when it is needed.
+func TestALocalShareFollowsTheNumberOfGateways(t *testing.T) {
+	var asked []string
+	n := 1
+	g := newGateway(t, func(c *limits.Config) {
+		c.Gateways = func(cluster string) int {
+			asked = append(asked, cluster)
+			return n
+		}
+	})
+	id := newApp(t, "ratelimits:*")
+	for _, way := range []ratelimit.OnError{ratelimit.Open, ratelimit.Local} {
+		d := ratelimit.Definition{OnError: way, Rules: []ratelimit.Rule{slow("hour", 12)}}
+		if _, err := g.Define(t.Context(), id, string(way), d, store.Condition{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	g.pass(2 * limits.Fresh)
+	if _, err := g.of("open", id, 1); err != nil || len(asked) != 0 {
+		t.Fatalf("asked for %v for a limit that needs no number: %v", asked, err)
+	}
+	if _, err := g.of("local", id, 1); err != nil || len(asked) != 1 || asked[0] != "default" {
+		t.Fatalf("asked for %v while the cluster is there: %v", asked, err)
+	}
+	g.store.fails.Store(&store.Error{Code: store.CodeClusterDown, Outcome: store.NotApplied})
+	for _, c := range []struct {
+		gateways int
+		limit    int64
+	}{{1, 12}, {3, 4}, {2, 6}} {
+		n = c.gateways
+		v, err := g.of("local", id, 1)
+		if err != nil || v.Source != ratelimit.FromLocal || v.Rules[0].Limit != c.limit {
+			t.Errorf("%d gateways: %+v, %v", n, v, err)
+		}
 	}
 }
 
