@@ -6,8 +6,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 const (
@@ -15,7 +13,7 @@ const (
 	lives = int64(time.Second)
 	// remembered is the longest that a refusal of Redis is believed: then an edit has come through.
 	remembered = int64(time.Second)
-	// rest is how long nobody asks after Redis has not answered.
+	// rest is how long nobody asks after Redis has not answered, and the longest that nobody waits after it has answered late.
 	rest = int64(100 * time.Millisecond)
 )
 
@@ -44,6 +42,7 @@ type Allowance struct {
 	most      int   // of them at once, after so many were too many; 0 = all
 	drawing   bool  // a goroutine draws, and goes on until nothing is left to do
 	asked     int64 // when the question was sent that Redis has not answered; 0 = there is none
+	took      int64 // how long the last answer did
 	dead      int64 // tokens to be given back
 	owes      int64 // since when position is negative; 0 = not
 
@@ -56,11 +55,14 @@ type Allowance struct {
 	retryAt      int64 // when the refusal ends by itself, Redis says
 	pause        int64 // the last wait between refusals
 
-	failing bool  // Redis did not answer
-	askAt   int64 // when it is asked again
-	probe   int64 // tokens to ask for then, if nothing else is needed
-	local   ratelimit.One
-	localOf int64 // local keeps the rule for one of so many gateways; 0 = none yet
+	failing    bool  // Redis did not answer
+	askAt      int64 // when it is asked again
+	probe      int64 // tokens to ask for then, if nothing else is needed
+	lateUntil  int64 // how long nobody waits because it answered late
+	own        own
+	unpaid     int64 // of what position owes: let through, and taken from own, without Redis
+	unpaidThen int64 // unpaid at the last question
+	overdue    int64 // of that: not taken from own yet, which had no more
 }
 
 // waiter is a take that waits for Redis.
@@ -79,7 +81,7 @@ func newAllowance(p *Pool, name string, t *terms, g *peers) *Allowance {
 func (a *Allowance) adapt(t *terms, now int64) {
 	a.terms.Store(t)
 	a.refused, a.pause = 0, 0
-	a.local, a.localOf = ratelimit.One{}, 0
+	a.own.gateways = 0 // it is the part of another limit
 	a.remained.Store(t.most)
 	a.saidAt.Store(now)
 	a.windowEnds.Store(0)
@@ -198,6 +200,8 @@ func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
 		return a.allowed(now, left), nil
 	}
 	switch {
+	case a.refused > 0 && n >= a.refused && now < a.refusedUntil:
+		return a.denied(t, now, max(a.retryAt-now, 1)), nil
 	case a.failing && now < a.askAt:
 		return a.unasked(t, now, n), nil
 	case a.failing:
@@ -205,10 +209,19 @@ func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
 		a.probe = 1
 		a.begin()
 		return a.unasked(t, now, n), nil
-	case a.refused > 0 && n >= a.refused && now < a.refusedUntil:
-		return a.denied(t, now, max(a.retryAt-now, 1)), nil
+	case a.late(now):
+		d = a.unasked(t, now, n)
+		if a.position.Load() < 0 { // nobody waits for it, but it is told
+			a.begin()
+		}
+		return d, nil
 	}
 	return Decision{Verdict: Ask}, nil
+}
+
+// late says whether an answer of Redis would come too late for who waits now, as far as is known. a.mu is held.
+func (a *Allowance) late(now int64) bool {
+	return now < a.lateUntil || a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout)
 }
 
 // denied is a refusal with a wait in ns.
@@ -282,7 +295,7 @@ func (a *Allowance) keep(n, asked int64) {
 }
 
 // Take takes n tokens, at least one. It is Try, and waits for Redis where that says Ask: no longer than Config.Timeout after now, so that takes
-// of one request that are given the same now wait no longer together. If ctx ends the decision is that of OnError, and nothing was taken.
+// of one request that are given the same now wait no longer together. If ctx ends the decision is that of OnError.
 func (a *Allowance) Take(ctx context.Context, now, n int64) Decision {
 	d := a.Try(now, n)
 	if d.Verdict != Ask {
@@ -301,9 +314,9 @@ func (a *Allowance) Take(ctx context.Context, now, n int64) Decision {
 	case d = <-w.decision:
 		return d
 	case <-ctx.Done():
-		return a.leave(w, now, false)
+		return a.leave(w, false)
 	case <-timer.C:
-		return a.leave(w, now, true)
+		return a.leave(w, true)
 	}
 }
 
@@ -325,7 +338,7 @@ func (a *Allowance) join(ctx context.Context, now, n int64) (w *waiter, d Decisi
 }
 
 // leave ends the wait of a take that was not answered; late says that it was Redis' turn.
-func (a *Allowance) leave(w *waiter, now int64, late bool) Decision {
+func (a *Allowance) leave(w *waiter, late bool) Decision {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	select {
@@ -339,8 +352,9 @@ func (a *Allowance) leave(w *waiter, now int64, late bool) Decision {
 			break
 		}
 	}
-	if now := a.pool.Now(); late && a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout) { // and not this process
-		a.fail(now)
+	now := a.pool.Now()
+	if late && a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout) { // and not this process
+		a.lateUntil = now + rest // until it answers
 	}
 	return a.unasked(a.terms.Load(), now, w.n)
 }
@@ -353,12 +367,15 @@ func (a *Allowance) GiveBack(d Decision, n int64) {
 		other.GiveBack(d, n)
 		return
 	}
-	if d.Unasked {
-		a.keepLocally(a.terms.Load())
-		a.local.Refund(a.pool.Now()/1000, n)
+	t := a.terms.Load()
+	switch {
+	case !d.Unasked:
+		a.give(n)
+	case t.local():
+		a.disown(t, a.pool.Now(), n)
+	default:
 		return
 	}
-	a.give(n)
 	if a.trim(); a.dead > 0 {
 		a.begin()
 	}
@@ -378,6 +395,11 @@ func (a *Allowance) Spend(now, n int64) {
 	}
 	a.used = now
 	a.expire(now)
+	if a.failing && a.terms.Load().local() {
+		a.owe(n)
+		a.overdue = min(a.overdue+n, a.unpaid)
+		return
+	}
 	if a.position.Add(-n) < 0 && !a.failing && a.refused == 0 {
 		a.begin()
 	}

@@ -42,7 +42,9 @@ func (a *Allowance) end() (held, owed int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.expire(a.pool.Now())
+	a.forgive(a.terms.Load(), a.pool.Now())
 	p := a.position.Swap(0)
+	a.unpaid, a.overdue = 0, 0
 	held = a.dead + max(p, 0)
 	a.dead = 0
 	a.fail(a.pool.Now())

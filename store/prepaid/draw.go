@@ -9,10 +9,13 @@ import (
 )
 
 const (
-	// drawing is how long a draw may last. Takes that wait have left long before; what comes late is not lost.
-	drawing = 250 * time.Millisecond
+	// drawing is how long a draw may last: as long as a command may, and tokens live. Takes that wait have left long before; what comes late pays
+	// for what was let through meanwhile.
+	drawing = time.Second
 	// longestPause is the longest wait of a gateway whose draws are refused, by which it saves Redis questions without an answer.
 	longestPause = int64(20 * time.Millisecond)
+	// lagging is the part of a limit, one in so many, that may be let through beyond it for a while when answers are late.
+	lagging = 20
 	// payAfter is how long a debt may wait for company.
 	payAfter = int64(time.Second)
 )
@@ -81,6 +84,9 @@ func (a *Allowance) step(first bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asked = 0; cost == 0 { // what is lost on its way back is as if it was used
+		if now := a.pool.Now(); err == nil && t.local() && (t.bucket || now < a.windowEnds.Load()) {
+			a.part(t).giveBack(t, now, back)
+		}
 		return true
 	}
 	if err != nil {
@@ -95,7 +101,7 @@ func (a *Allowance) step(first bool) bool {
 // them again, and would have them twice; that is within the slack up to the share. a.mu is held.
 func (a *Allowance) refundable(t *terms, now int64) int64 {
 	if !t.bucket {
-		if now >= a.windowEnds.Load() {
+		if now+a.took >= a.windowEnds.Load() { // it would come too late
 			return 0
 		}
 		return a.dead
@@ -109,9 +115,11 @@ func (a *Allowance) plan(t *terms, now int64, first bool) (cost, least, need int
 	a.expire(now)
 	a.bound(t)
 	a.trim()
+	a.forgive(t, now)
 	p := a.position.Load()
 	a.demand.measure(now, p)
 	owed := max(-p, 0)
+	a.unpaidThen = a.unpaid
 	need = a.needed(owed)
 	target := a.demand.target(a.hold)
 	room := max(min(target, a.hold-a.dead)-max(p, 0), 0)
@@ -153,9 +161,16 @@ func (a *Allowance) needed(owed int64) (need int64) {
 func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant) {
 	now := a.pool.Now()
 	a.heard(t, asked, now, g)
-	left := g.Granted
+	left, charged := g.Granted, a.unpaid-a.overdue
+	pays := a.payable(t, now-asked, now, left)
+	if worth := t.worth(left, now-asked); left > pays && worth < left {
+		left = max(pays, worth)
+	}
 	if a.position.Load() < -a.credit {
-		left = a.repay(left)
+		pays, left = a.repay(pays, left)
+	}
+	if a.position.Load() < -a.credit { // what is left came too late to pay
+		a.dead, left = a.dead+left, 0
 	}
 	kept := a.waiting[:0]
 	for _, w := range a.waiting {
@@ -169,11 +184,17 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 	}
 	clear(a.waiting[len(kept):])
 	a.waiting = kept
-	left = a.repay(left)
+	_, left = a.repay(min(pays, left), left)
+	if t.local() {
+		a.tell(t, asked, now, g, charged-(a.unpaid-a.overdue))
+	}
 	if a.probe > 0 { // the rest was used by the take that was not answered
 		a.probe, left = 0, min(left, max(a.hold-a.position.Load(), 0))
 	}
-	if left > 0 {
+	switch {
+	case left > 0 && a.position.Load() < 0:
+		a.dead += left
+	case left > 0:
 		a.keep(left, asked)
 		a.trim()
 	}
@@ -192,11 +213,38 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 	}
 }
 
-// repay pays what is owed, as far as tokens go, and says how many are left. a.mu is held.
-func (a *Allowance) repay(tokens int64) (left int64) {
-	pays := min(tokens, max(-a.position.Load(), 0))
-	a.give(pays)
-	return tokens - pays
+// payable is how many of the tokens may pay. They were taken at any time since they were asked for, and what a gateway has let through by
+// itself since then may be later: then a bucket has grown meanwhile, and a window may be another. a.mu is held.
+func (a *Allowance) payable(t *terms, took, now, tokens int64) int64 {
+	later := max(a.unpaid-a.unpaidThen, 0)
+	sooner := max(-a.position.Load(), 0) - later
+	switch {
+	case tokens <= sooner, later == 0:
+		return tokens
+	case t.bucket:
+		return max(sooner, t.worth(tokens, took))
+	case now < a.windowEnds.Load():
+		return tokens
+	}
+	return sooner
+}
+
+// worth is how many of the tokens of an answer that took so long may be used for what came later. Those that a bucket has got again meanwhile
+// would be used twice; that is left alone where they are few.
+func (t *terms) worth(tokens, took int64) int64 {
+	if !t.bucket || took <= min(rest, t.period/lagging) {
+		return tokens
+	}
+	return max(tokens-int64(float64(took)*t.rate)-1, 0)
+}
+
+// repay pays what is owed with up to pays of the tokens, and says how many are left of both. a.mu is held.
+func (a *Allowance) repay(pays, tokens int64) (more, left int64) {
+	n := min(pays, max(-a.position.Load(), 0))
+	a.give(n)
+	a.unpaid -= min(n, a.unpaid)
+	a.overdue = min(a.overdue, a.unpaid)
+	return pays - n, tokens - n
 }
 
 // give raises position. a.mu is held.
@@ -205,10 +253,12 @@ func (a *Allowance) give(n int64) {
 	a.demand.moved(n)
 }
 
-// heard notes how the limit stands. Redis that does not answer is believed to be there again when it answers in time. a.mu is held.
+// heard notes how the limit stands. Redis that has not answered is there again, but who waits longer than a request may is not helped by it. a.mu
+// is held.
 func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
-	if a.failing = a.failing && now-asked > int64(a.pool.cfg.Timeout); a.failing {
-		a.askAt = now + rest
+	a.failing, a.lateUntil = false, 0
+	if a.took = now - asked; a.took > int64(a.pool.cfg.Timeout) {
+		a.lateUntil = now + min(2*a.took, rest)
 	}
 	a.remained.Store(g.Remaining)
 	a.saidAt.Store(now)
@@ -218,6 +268,9 @@ func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
 	ends := asked + int64(g.Reset) // or later, by the time the question took
 	if t.Rule.Algorithm == ratelimit.SlidingWindow && int64(g.Reset) > t.period {
 		ends -= t.period // it is reset when the next window is over too
+	}
+	if ends-a.windowEnds.Load() > t.period/2 { // another one
+		a.dead = 0
 	}
 	a.windowEnds.Store(ends)
 }
@@ -304,6 +357,7 @@ func (a *Allowance) sweep(now int64) {
 	if a.failing && quiet >= t.period || !a.failing && p == 0 && a.dead == 0 {
 		a.position.Store(0)
 		a.demand, a.chunks, a.dead = demand{}, chunks{}, 0
+		a.unpaid, a.overdue = 0, 0
 		a.forgotten = true
 		a.shut()
 		a.dies.Store(0)

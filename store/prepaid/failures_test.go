@@ -115,7 +115,7 @@ func TestOneRequestWaitsForRedisThatHangsAndTheNextDoNot(t *testing.T) {
 	}
 }
 
-func TestOnlyRedisThatIsLateIsNotAskedAgain(t *testing.T) {
+func TestNobodyWaitsForRedisThatIsLate(t *testing.T) {
 	for name, row := range map[string]struct {
 		took time.Duration
 		rest bool
@@ -132,8 +132,9 @@ func TestOnlyRedisThatIsLateIsNotAskedAgain(t *testing.T) {
 			a := g.Allowance(l)
 			waiting, _, _ := a.join(t.Context(), g.Now(), 1)
 			w.during = func() {
+				w.during = func() { w.pass(row.took) }
 				w.pass(row.took)
-				if d := a.leave(waiting, 0, true); !d.Unasked {
+				if d := a.leave(waiting, true); !d.Unasked {
 					t.Errorf("%+v", d)
 				}
 				if rests := a.Try(g.Now(), 1).Verdict != Ask; rests != row.rest {
@@ -141,19 +142,21 @@ func TestOnlyRedisThatIsLateIsNotAskedAgain(t *testing.T) {
 				}
 			}
 			g.work()
-			w.during = nil
 			if row.took > DefaultTimeout {
-				asked := w.takes
-				d, _ := g.take(a, 1)
-				if g.work(); !d.Unasked || w.takes != asked {
-					t.Errorf("after an answer that was late it is asked at once: %+v", d)
+				d, waited := g.take(a, 1)
+				if g.work(); !d.Unasked || waited {
+					t.Errorf("after an answer that was late somebody waits: %+v", d)
+				}
+				w.pass(2 * row.took)
+				if d, waited = g.take(a, 1); d.Unasked || !waited {
+					t.Errorf("after twice that time nobody asks: %+v", d)
 				}
 			}
 		})
 	}
 }
 
-func TestATakeThatLeavesTakesNothing(t *testing.T) {
+func TestATakeThatLeavesAndIsGivenBackTakesNothing(t *testing.T) {
 	w := newWorld()
 	g := w.gateway(t, 1)
 	l := limitOf(rule(t, ratelimit.Rule{Algorithm: ratelimit.FixedWindow, Align: ratelimit.AlignFirstHit, Limit: 10, PeriodMS: 60_000}))
@@ -162,7 +165,7 @@ func TestATakeThatLeavesTakesNothing(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	waiting, _, _ := a.join(ctx, g.Now(), 4)
 	leave()
-	a.leave(waiting, g.Now(), false)
+	a.GiveBack(a.leave(waiting, false), 4)
 	g.work()
 	if n := g.all(a); n != 10 {
 		t.Errorf("%d of 10 are left", n)

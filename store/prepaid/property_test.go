@@ -36,10 +36,15 @@ type fleet struct {
 	depth   int
 	rush    bool
 	undo    bool // takes are given back, and some leave before they are answered
+	flaps   bool // Redis comes and goes, and is slow at times: takes leave when they have waited for long enough
+	slow    bool // it is slow now
 
 	admitted         []admission
 	waiters          []waited
 	stranded, failed int64
+	alone, refused   int64 // let through without Redis; and not let through
+	returned         int64
+	strayed          int64                // given back in another window than that in which they were taken
 	charged          map[*Allowance]int64 // when the last answer was made
 	mortal, edits    bool
 	deaths, unpaid   int64 // what those who died owed
@@ -108,7 +113,11 @@ func (w way) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Gra
 	f.collect()
 	asked := f.world.now
 	f.meanwhile()
+	f.dawdle()
 	fate := f.IntN(40)
+	if f.world.down != nil {
+		fate = 0
+	}
 	if fate < 2 {
 		f.failed++
 	}
@@ -123,10 +132,15 @@ func (w way) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Gra
 		return ratelimit.Grant{}, errDown // it was
 	}
 	at := f.world.now
+	f.dawdle()
 	f.meanwhile()
 	w.answered(at)
 	if f.world.now-asked > int64(5*time.Millisecond) {
 		f.failed++
+	}
+	if f.flaps && f.world.now-asked > int64(drawing) { // nobody listens any more
+		f.stranded += g.Granted
+		return ratelimit.Grant{}, context.DeadlineExceeded
 	}
 	return g, nil
 }
@@ -134,15 +148,47 @@ func (w way) Take(_ context.Context, l *Limit, cost, least int64) (ratelimit.Gra
 func (w way) Refund(_ context.Context, l *Limit, n int64) error {
 	f := w.f
 	f.collect()
+	window := f.world.now / (l.Rule.PeriodMS * int64(time.Millisecond))
+	f.dawdle()
 	f.meanwhile()
 	if f.IntN(40) == 0 {
 		f.stranded += n
 		return errDown
 	}
+	if f.world.now/(l.Rule.PeriodMS*int64(time.Millisecond)) != window {
+		f.strayed += n
+	}
 	f.one(l).Refund(f.world.now/1000, n)
 	f.undone += n
 	f.meanwhile()
 	return nil
+}
+
+// dawdle is the time that Redis takes for a part of its way.
+func (f *fleet) dawdle() {
+	if f.slow {
+		f.world.now += f.Int64N(int64(10 * time.Millisecond))
+		f.meanwhile()
+		f.world.now += f.Int64N(int64(30 * time.Millisecond))
+	}
+}
+
+// flap makes Redis come, go, slow or quick.
+func (f *fleet) flap() {
+	switch r := f.IntN(100); {
+	case r == 0:
+		f.slow = !f.slow
+	case r == 1 && f.world.down == nil:
+		f.world.down = errDown
+	case r == 2:
+		f.world.down = nil
+	}
+	for i := 0; i < len(f.waiters); i++ {
+		if w := f.waiters[i]; f.at(slices.Index(f.handles, w.a))-w.now >= int64(DefaultTimeout) {
+			f.leave(i, true)
+			i--
+		}
+	}
 }
 
 // meanwhile is what happens while somebody waits.
@@ -159,6 +205,9 @@ func (f *fleet) meanwhile() {
 func (f *fleet) step() {
 	if f.IntN(150) == 0 {
 		f.rush = !f.rush
+	}
+	if f.flaps {
+		f.flap()
 	}
 	i := f.IntN(len(f.pools))
 	switch r := f.IntN(100); {
@@ -185,7 +234,7 @@ func (f *fleet) step() {
 		}
 	case r < 83:
 		if f.undo && len(f.waiters) > 0 {
-			f.leave(f.IntN(len(f.waiters)))
+			f.leave(f.IntN(len(f.waiters)), f.IntN(2) == 0)
 		}
 	default:
 		f.work(i)
@@ -225,8 +274,13 @@ func (f *fleet) note(a *Allowance, n int64, d Decision, at int64) {
 	case d.Verdict == Denied && d.RetryAfter == 0:
 		f.t.Fatal("a refusal without its end")
 	case d.Verdict != Allowed:
-	case f.undo && f.IntN(20) == 0:
+		f.refused++
+	case d.Unasked && !(f.undo && f.IntN(20) == 0): // it was let through now
+		f.alone += n
+		f.admitted = append(f.admitted, admission{f.world.now, n})
+	case f.undo && (d.Unasked || f.IntN(20) == 0):
 		a.GiveBack(d, n)
+		f.returned += n
 	default:
 		f.admitted = append(f.admitted, admission{at, n})
 	}
@@ -245,10 +299,10 @@ func (f *fleet) collect() {
 	})
 }
 
-func (f *fleet) leave(i int) {
+func (f *fleet) leave(i int, late bool) {
 	w := f.waiters[i]
 	f.waiters = slices.Delete(f.waiters, i, i+1)
-	f.note(w.a, w.n, w.a.leave(w.waiter, w.now, f.IntN(2) == 0), f.charged[w.a])
+	f.note(w.a, w.n, w.a.leave(w.waiter, late), f.charged[w.a])
 }
 
 // settle lets all that is under way come to its end.
@@ -358,5 +412,56 @@ func TestGatewaysTogetherStayWithinTheLimitAndItsSlack(t *testing.T) {
 func (f *fleet) lost(what string, n int64) {
 	if n > f.failed && f.limit.Rule.Algorithm == ratelimit.TokenBucket && !f.undo {
 		f.t.Fatalf("%s: %d tokens have disappeared, %d questions were not answered", what, n, f.failed)
+	}
+}
+
+// What a gateway gives alone, while Redis does not answer or answers late, never comes on top of what Redis gives.
+func TestFlippingBetweenRedisAndTheOwnPartGivesNoMore(t *testing.T) {
+	t.Logf("go test ./store/prepaid -run %s -args -seed=%d -sequences=%d", t.Name(), *seed, *sequences)
+	alone, asked, over := int64(0), int64(0), 0
+	for i := range *sequences {
+		r := rand.New(rand.NewPCG(*seed, uint64(i))) //nolint:gosec // not a secret
+		raw := ratelimit.Rule{Limit: []int64{1, 10, 50, 50, 400, 1000}[r.IntN(6)], PeriodMS: []int64{100, 1000, 1000, 10_000}[r.IntN(4)]}
+		raw.Algorithm = []ratelimit.Algorithm{ratelimit.TokenBucket, ratelimit.FixedWindow}[r.IntN(2)]
+		if raw.Algorithm == ratelimit.TokenBucket && r.IntN(2) == 0 {
+			raw.Burst = 1 + r.Int64N(2*raw.Limit)
+		}
+		l := Limit{Cluster: "c", Key: Key("ns", "l", ""), Rule: rule(t, raw), Mode: Mode(r.IntN(2))}
+		f := newFleet(t, r, 1, l)
+		for own := &f.handles[0].own; f.world.charged == f.stranded || own.fixed() && !own.window.known; { // when a window ends is told by Redis
+			f.world.now += rest
+			f.take(0, 1)
+			f.work(0)
+		}
+		f.flaps, f.undo = true, r.IntN(4) == 0
+		for range 1500 {
+			f.step()
+		}
+		f.world.down = nil
+		f.settle()
+		what := fmt.Sprintf("history %d, mode %d, %+v", i, l.Mode, l.Rule)
+		terms := newTerms(l)
+		bound := terms.most + terms.share(1)
+		if terms.bucket {
+			bound += l.Rule.Limit/lagging + 1
+		} else {
+			bound += f.strayed
+		}
+		if f.undo {
+			bound += f.undone + f.returned // as above, and what was taken in another window
+		}
+		if most := f.most(); most > bound {
+			t.Fatalf("%s: %d were let through where %d are the most; undo %v, undone %d", what, most, bound, f.undo, f.undone)
+		} else if most > terms.most {
+			over++
+		}
+		alone += f.alone
+		for _, a := range f.admitted {
+			asked += a.n
+		}
+	}
+	t.Logf("%d of %d were let through without Redis; %d histories went over the rule alone", alone, asked, over)
+	if alone < asked/20 || asked-alone < asked/20 {
+		t.Errorf("there is little to see: %d of %d were let through without Redis", alone, asked)
 	}
 }

@@ -68,6 +68,12 @@ func (o *One) Take(now, cost, least int64) Grant {
 	return v.rules[0].grant(v.granted)
 }
 
+// Peek says how it stands at a time in us.
+func (o *One) Peek(now int64) Grant {
+	v := o.decide(now, peek, 1, 1)
+	return v.rules[0].grant(v.granted)
+}
+
 // Refund is RefundAt.
 func (o *One) Refund(now, n int64) { o.decide(now, refund, n, n) }
 
