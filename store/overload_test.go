@@ -18,6 +18,7 @@ import (
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 	"github.com/slotgate/slotgate/store/localcluster/faultproxy"
 	"github.com/slotgate/slotgate/store/metric"
+	"github.com/slotgate/slotgate/store/slot"
 )
 
 // crowded is a store with a node that does not answer, all of whose places for what is normal are taken.
@@ -156,6 +157,19 @@ func TestWhatIsMoreImportantStillGetsAPlace(t *testing.T) {
 	wantCode(t, ask(&critical, nil), store.CodeBackendTimeout) // it was sent
 	wantCode(t, ask(&critical, adaptive.Normal), store.CodeOverloaded)
 	wantCode(t, ask(c.id, adaptive.Critical), store.CodeOverloaded) // a request raises nothing
+}
+
+// What decides about many requests goes before each of them, whoever it is asked for.
+func TestALimitOfTheGatewaysIsAskedAsWhatIsCritical(t *testing.T) {
+	c := crowd(t)
+	ctx, cancel := context.WithTimeout(withClass(testContext(t), adaptive.Bulk), 50*time.Millisecond)
+	defer cancel()
+	key := "slotgate:l:{" + slot.Sample(slot.Of(c.id.Prefix+c.full)) + "}"
+	_, err := c.RunShared(ctx, "default", store.NewScript("return {1}"), []string{key}, nil)
+	wantCode(t, err, store.CodeBackendTimeout) // it was sent
+	if shed := c.metric(t, metric.RedisShed.Name, nil); shed != 0 {
+		t.Errorf("%v were refused", shed)
+	}
 }
 
 // withClass is the context of a request that wants another class; nil = none.

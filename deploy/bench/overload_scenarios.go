@@ -32,7 +32,7 @@ const (
 	leastGoodput   = 0.90 // of peak
 	leastCounted   = 0.70 // of peak, and of others' requests, where counts alone decide: on machines that others use too
 	leastGetOn     = 0.50 // of small requests beside batches, there
-	mostGranted    = 2.2  // times its quota that an app may get, see quota
+	mostGranted    = 1.1  // times its quota that an app may get; its burst goes in the lead-in
 	mostP99        = 2.0  // times that at 80 % load
 	mostRefusal    = 5 * time.Millisecond
 	mostByQuota    = 1.10 // p99 of others, times that without the flood
@@ -128,9 +128,9 @@ func loadRow(p *phase, protection string, load float64, calm time.Duration, shor
 	return row
 }
 
-// quota has one app ask for 20 times its quota, in turn with asking for just that, and looks at the others. The app may get twice its quota: a
-// gateway waits 5 ms for a limit that it shares, and these shards sometimes take longer; then it gives what it may give alone, as well. How
-// exact limits are is for the tests of store/prepaid.
+// quota has one app ask for 20 times its quota, in turn with asking for just that, and looks at the others. A gateway waits 5 ms for a limit that
+// it shares, and these shards sometimes take longer; then it decides by itself, and the app gets no more for it. How exact limits are is for the
+// tests of store/prepaid.
 func (t *site) quota(ctx context.Context, found *overloadResults) error {
 	const times = 20
 	others := []stream{

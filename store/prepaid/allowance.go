@@ -353,7 +353,7 @@ func (a *Allowance) leave(w *waiter, late bool) Decision {
 		}
 	}
 	now := a.pool.Now()
-	if late && a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout) { // and not this process
+	if late && a.asked != 0 && now-a.asked >= int64(a.pool.cfg.Timeout/2) { // and not this process, for the most part
 		a.lateUntil = now + rest // until it answers
 	}
 	return a.unasked(a.terms.Load(), now, w.n)

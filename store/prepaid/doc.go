@@ -8,8 +8,12 @@
 //     make it more; see Config.Gateways. So can a gateway that dies: what it owed, half its share at most, nobody pays. The clocks of gateways need
 //     not agree with each other, nor with Redis. A limit too small to be split so finely is decided by Redis, take by take, and never more.
 //   - Tokens that were drawn and not used die after a second, or at the end of the window they were drawn in, and are given back.
-//   - A request waits for Redis at most Config.Timeout, and after Redis has not answered nobody waits for a while: Limit.OnError says what is
-//     answered then.
+//   - A request waits for Redis at most Config.Timeout, and after Redis has not answered, or late, nobody waits for a while: Limit.OnError says what
+//     is answered then. Redis is asked on, and what it answers late is used: it pays for what was let through meanwhile.
+//   - What a gateway lets through by itself, OnError being local, does not come on top of what Redis gives in the same time. What Redis grants is
+//     taken from the gateway's own part too, and what that gives is owed to Redis. One gateway lets through, however often the two take turns, what
+//     the rule does, Slack, and while answers are late a twentieth of the limit, once. Several that are cut off at different times know less of each
+//     other: those that are cut off have their parts beside what the others get.
 //   - A limit may change at any time; a refusal is remembered for a second at most.
 //   - Memory is bounded: what nobody has used for a minute is forgotten, and owes nothing.
 //

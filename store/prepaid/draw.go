@@ -167,10 +167,9 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 		left = max(pays, worth)
 	}
 	if a.position.Load() < -a.credit {
-		pays, left = a.repay(pays, left)
-	}
-	if a.position.Load() < -a.credit { // what is left came too late to pay
-		a.dead, left = a.dead+left, 0
+		if pays, left = a.repay(pays, left); a.position.Load() < -a.credit { // what is left came too late to pay
+			a.dead, left = a.dead+left, 0
+		}
 	}
 	kept := a.waiting[:0]
 	for _, w := range a.waiting {
