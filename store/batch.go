@@ -188,7 +188,7 @@ func (b *batch) groupByNode(ctx context.Context, todo []int, slot func(i int) in
 // fitsOneWave says whether each node gets one chunk only.
 func (b *batch) fitsOneWave(groups []nodeItems) bool {
 	for _, g := range groups {
-		if len(g.items) > b.store.cfg.Batch.Chunk {
+		if len(g.items) > g.way.most(b.store.cfg.Batch.Chunk) {
 			return false
 		}
 	}
@@ -255,24 +255,29 @@ func split(g nodeItems, lanes, chunk int) [][]nodeItems {
 	return dealt
 }
 
-// lane sends its chunks one after the other.
+// lane sends its chunks one after the other, in pieces if their node is slow.
 func (b *batch) lane(ctx context.Context, j *job, chunks []nodeItems) {
 	for n, c := range chunks {
-		dead := b.chunk(ctx, j, c)
-		if dead == nil {
-			continue
+		for len(c.items) > 0 {
+			size := min(c.way.mostOfMany(b.store.cfg.Batch.Chunk), len(c.items))
+			over := b.chunk(ctx, j, nodeItems{c.way, c.items[:size:size]})
+			c.items = c.items[size:]
+			if over == nil {
+				continue
+			}
+			// The node cannot be reached, or not in time, which what is behind would find out piece by piece until the deadline.
+			b.end(j, c.items, b.problem(over))
+			for _, rest := range chunks[n+1:] {
+				b.end(j, rest.items, b.problem(over))
+			}
+			return
 		}
-		// The node cannot be reached, which the chunks behind would find out one by one until the deadline.
-		for _, rest := range chunks[n+1:] {
-			b.end(j, rest.items, b.problem(dead))
-		}
-		return
 	}
 }
 
-// chunk sends one chunk and returns the fault of a node that could not be reached. Its items live no longer than that: those of a
+// chunk sends one chunk and returns the fault of a node that could not be reached, or not in time. Its items live no longer than that: those of a
 // lane's next chunk use their memory while it is still in the processor's cache (5,000 of them are 5 MB).
-func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
+func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (over *fault) {
 	part := *b
 	part.items = newItems(len(c.items))
 	own := nodeItems{c.way, sequence(len(c.items))}
@@ -286,7 +291,9 @@ func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
 		part.begin(&r, own)
 		r.do(ctx)
 		r.collect()
-		dead = part.goOn(ctx, &r)
+		if over = part.goOn(ctx, &r); over == nil {
+			over = part.hopeless(own.items)
+		}
 		part.cluster.observe(part.row, c.way, start)
 		part.report(ctx, c.way, own.items, start)
 		part.read(own.items)
@@ -296,7 +303,7 @@ func (b *batch) chunk(ctx context.Context, j *job, c nodeItems) (dead *fault) {
 	}
 	part.counted(own.items)
 	part.release()
-	return dead
+	return over
 }
 
 // guard turns a panic of work into failed items; in a goroutine of ours it would end the process.

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/adaptive"
 	"github.com/slotgate/slotgate/store/slot"
 )
 
@@ -148,7 +149,7 @@ func (sc *scan) step(ctx context.Context) error {
 			return nil, err
 		}
 		w := sc.cluster.way(node)
-		place, err := w.admit(ctx, sc.id, classOf(ctx, sc.id), count)
+		place, err := w.admit(ctx, sc.id, classOf(ctx, sc.id), adaptive.WeightOf(count))
 		if err != nil {
 			return w, err
 		}

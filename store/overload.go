@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/adaptive"
+	"github.com/slotgate/slotgate/store/pipe"
 )
 
 // OverloadConfig bounds how much is under way to one node: what a node cannot do in time is refused before it is sent (overloaded,
@@ -69,25 +71,45 @@ var (
 	errShardHopeless = &refusal{verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: "the shard of this key has so much to do that it would not answer in time"}, nil}
 )
 
-// admit takes a place for commands of the caller that go to the node together; it must be released. A node that is cut off says so itself.
-func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class, commands int) (adaptive.Place, error) {
-	if w.overload.sendsAll() || w.health.refuses() {
-		return adaptive.Place{}, nil
+// admit takes places for what the caller sends to the node; they must be given back (leave). A node that is cut off says so itself.
+func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class, weight int) (adaptive.Place, error) {
+	place, reason := w.acquire(ctx, id, class, weight)
+	if reason == adaptive.Admitted {
+		return place, nil
 	}
-	r := adaptive.Request{Class: class, Weight: adaptive.WeightOf(commands)}
+	return place, w.refused(reason, class)
+}
+
+// acquire is admit that leaves it open whether a refusal is the last word.
+func (w *way) acquire(ctx context.Context, id *acl.Identity, class adaptive.Class, weight int) (adaptive.Place, adaptive.Reason) {
+	if w.overload.sendsAll() || w.health.refuses() {
+		return adaptive.Place{}, adaptive.Admitted
+	}
+	r := adaptive.Request{Class: class, Weight: weight}
 	if id != nil {
 		r.App = id.App.ID
 	}
 	r.Deadline, _ = ctx.Deadline()
-	place, reason := w.limiter.Acquire(r)
-	if reason == adaptive.Admitted {
-		return place, nil
-	}
+	return w.limiter.Acquire(r)
+}
+
+// refused counts a refusal and is what the caller is told.
+func (w *way) refused(reason adaptive.Reason, class adaptive.Class) error {
 	w.shed.WithLabelValues(w.cluster, w.label, reason.String(), class.String()).Inc()
 	if reason == adaptive.Hopeless {
-		return place, errShardHopeless
+		return errShardHopeless
 	}
-	return place, errShardFull
+	return errShardFull
+}
+
+// leave gives places back, sent being what Do or Start of a pipe, or way.do, has said about the entry. What was abandoned the node still has to do: until
+// it has answered, or the connection was closed, the places are taken.
+func leave(place adaptive.Place, e *pipe.Entry, sent error) {
+	if place != (adaptive.Place{}) && errors.Is(sent, pipe.ErrAbandoned) {
+		e.After(func() { place.Release(false) })
+		return
+	}
+	place.Release(false)
 }
 
 // admitOne is admit of one command.

@@ -95,16 +95,16 @@ func (r *round) start(ctx context.Context, done chan<- *pipe.Entry) bool {
 		refuse(r.entry.Cmds)
 		return false
 	}
-	if r.place, r.err = r.way.admit(ctx, r.batch.id, r.batch.class, len(r.entry.Cmds)); r.err != nil {
+	if r.place, r.err = r.way.admit(ctx, r.batch.id, r.batch.class, r.way.weight(len(r.entry.Cmds))); r.err != nil {
 		return false
 	}
 	r.err = r.way.pipe.Start(ctx, r.entry, done)
 	return r.err == nil
 }
 
-// leave gives back the node's place, once.
+// leave gives back the node's places, once.
 func (r *round) leave() {
-	r.place.Release(false)
+	leave(r.place, r.entry, r.err)
 	r.place = adaptive.Place{}
 }
 
@@ -117,13 +117,13 @@ func (r *round) do(ctx context.Context) {
 
 // collect notes what became of the small ones.
 func (r *round) collect() {
-	r.leave()
 	if r.entry == nil {
 		return
 	}
 	if r.err == nil {
 		r.err = r.entry.Err()
 	}
+	r.leave()
 	r.batch.outcome(r.small, r.entry, r.err)
 	r.entry = nil
 }
@@ -264,6 +264,11 @@ func (r *round) sendLarge(ctx context.Context) {
 // exec sends an entry to a node. What does not share a pipe waits for one of the node's places, which bound the
 // connections that batches hold, and so do the chunks of large batches, which would fill the pipe for all others.
 func (b *batch) exec(ctx context.Context, w *way, e *pipe.Entry, small bool) error {
+	next, err := b.turn(ctx, w, len(e.Cmds))
+	if err != nil {
+		return err
+	}
+	defer next()
 	if !small || b.large || w.pipe == nil {
 		release, err := w.place(ctx)
 		if err != nil {
@@ -271,12 +276,14 @@ func (b *batch) exec(ctx context.Context, w *way, e *pipe.Entry, small bool) err
 		}
 		defer release()
 	}
-	place, err := w.admit(ctx, b.id, b.class, len(e.Cmds))
+	place, err := b.admit(ctx, w, len(e.Cmds))
 	if err != nil {
 		return err
 	}
-	defer place.Release(false)
-	return w.do(ctx, e, small)
+	var sent error
+	defer func() { leave(place, e, sent) }()
+	sent = w.do(ctx, e, small)
+	return sent
 }
 
 // follow sends the items that the node w has redirected through the client that follows redirects, one by one. Its pipelines

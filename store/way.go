@@ -42,6 +42,7 @@ type way struct {
 	node    *redis.Client
 	pipe    *pipe.Pipe    // nil = each command on a connection of its own
 	places  chan struct{} // of batch chunks that go by themselves
+	turns   turns
 	limiter *adaptive.Limiter
 	// overload says whether the limiter is asked.
 	overload *OverloadConfig
@@ -59,7 +60,7 @@ func (c *cluster) way(node *redis.Client) *way {
 	if w, ok := c.ways.Load(node); ok {
 		return w.(*way)
 	}
-	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), label: c.nodes.label(node.Options().Addr)}
+	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), turns: newTurns(), label: c.nodes.label(node.Options().Addr)}
 	w.health = c.nodes.health(node.Options().Addr)
 	w.took = c.metrics.nodes.With(c.name, w.label)
 	w.overload = &c.cfg.Overload
@@ -73,24 +74,33 @@ func (c *cluster) way(node *redis.Client) *way {
 
 // place waits for one of the node's places for batch chunks that go by themselves.
 func (w *way) place(ctx context.Context) (release func(), err error) {
+	deadline, _ := ctx.Deadline()
+	if !take(ctx, w.places, deadline) {
+		return nil, pipe.ErrWithdrawn
+	}
+	return func() { <-w.places }, nil
+}
+
+// take waits for room in places. It is false if ctx ends or the time comes before; zero = no time.
+func take(ctx context.Context, places chan struct{}, until time.Time) bool {
 	select {
-	case w.places <- struct{}{}:
-		return func() { <-w.places }, nil
+	case places <- struct{}{}:
+		return true
 	default:
 	}
 	var late <-chan time.Time // the context may know its deadline without having a timer for it
-	if deadline, ok := ctx.Deadline(); ok {
-		timer := time.NewTimer(time.Until(deadline))
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
 		defer timer.Stop()
 		late = timer.C
 	}
 	select {
-	case w.places <- struct{}{}:
-		return func() { <-w.places }, nil
+	case places <- struct{}{}:
+		return true
 	case <-ctx.Done():
 	case <-late:
 	}
-	return nil, pipe.ErrWithdrawn
+	return false
 }
 
 // exec is one pipeline; each command holds its own reply.
@@ -244,12 +254,14 @@ func (c *cluster) once(ctx context.Context, id *acl.Identity, cl *call) (kept bo
 	if err != nil {
 		return false, err
 	}
-	defer place.Release(false)
 	small := c.shares(cl)
 	cl.out.drain = small && w.pipe != nil // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
 	e.Cmds = append(e.Cmds[:0], cl.command())
+	var sent error
+	defer func() { leave(place, e, sent) }()
 	if err := w.do(ctx, e, small); err != nil {
+		sent = err
 		c.doubt(number)
 		if errors.Is(err, pipe.ErrSaturated) {
 			entryPool.Put(e)

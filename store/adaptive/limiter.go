@@ -135,6 +135,7 @@ type Limiter struct {
 	answers  atomic.Uint64
 	shortest atomic.Int64 // nanoseconds of the shortest answer that ever came; 0 = none came
 	lost     atomic.Int64 // answers that did not come in time
+	pace     pace
 
 	shares [classes]shares
 	ages   ages
@@ -250,11 +251,8 @@ func (p Place) Release(late bool) {
 // Observe tells how long the answer to n requests that went together took. Only what the other side has answered belongs here.
 func (l *Limiter) Observe(took time.Duration, n int) {
 	took = max(took, 1)
-	for s := l.shortest.Load(); s == 0 || int64(took) < s; s = l.shortest.Load() {
-		if l.shortest.CompareAndSwap(s, int64(took)) {
-			break
-		}
-	}
+	least(&l.shortest, int64(took))
+	l.pace.observe(took, n)
 	l.answers.Add(uint64(n)<<sumBits + uint64(took)/sumUnit*uint64(n))
 }
 
@@ -275,6 +273,9 @@ func (l *Limiter) setLimit(n float64) {
 
 // places is how many of them a class may fill.
 func (l *Limiter) places(c Class) float64 { return c.of(l.Limit(), float64(l.settings.Spare)) }
+
+// Places is how many places a class may fill; at least one.
+func (l *Limiter) Places(c Class) int { return max(int(l.places(c)), 1) }
 
 // most is how many places a class may hold together with those that do not count.
 func (l *Limiter) most(c Class) int {

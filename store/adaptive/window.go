@@ -66,6 +66,7 @@ func (l *Limiter) Tick(now time.Time) {
 		w.ticks++
 	}
 	w.ticked = now
+	l.pace.tick(now)
 	elapsed := now.Sub(w.began)
 	lost := float64(l.lost.Load())
 	n := float64(l.answers.Load() >> sumBits)
@@ -83,6 +84,7 @@ func (l *Limiter) Tick(now time.Time) {
 	peak := float64(l.peak.Swap(int64(l.InFlight())))
 	l.adapt(mean, lost/(n+lost), peak, elapsed)
 	l.serve(mean, n, elapsed)
+	l.pace.turn()
 	w.began, w.lag, w.ticks = now, 0, 0
 	l.turn(now)
 }

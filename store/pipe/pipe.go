@@ -89,6 +89,7 @@ const (
 	answered
 	withdrawn
 	abandoned
+	forgotten // abandoned, and its batch is over
 )
 
 // Entry is one caller's commands, which go in one batch and in their order. It can be used again after Do has returned nil
@@ -102,6 +103,7 @@ type Entry struct {
 	state    atomic.Int32
 	own      chan *Entry // where Do waits
 	done     chan<- *Entry
+	after    atomic.Pointer[func()] // what is to be called when the batch of an abandoned entry is over; nil = nothing
 }
 
 // NewEntry makes an entry without commands.
@@ -177,10 +179,25 @@ func (e *Entry) Err() error {
 	switch e.state.Load() {
 	case withdrawn:
 		return ErrWithdrawn
-	case abandoned:
+	case abandoned, forgotten:
 		return ErrAbandoned
 	}
 	return nil
+}
+
+// After calls f once when nothing of an abandoned entry is under way any more: the node has answered its batch, or the connection was
+// closed. It may be called only once, after ErrAbandoned.
+func (e *Entry) After(f func()) {
+	e.after.Store(&f)
+	if e.state.Load() == forgotten {
+		e.callAfter()
+	}
+}
+
+func (e *Entry) callAfter() {
+	if f := e.after.Swap(nil); f != nil {
+		(*f)()
+	}
 }
 
 // enqueue puts an entry behind the others. p.mu is held.
@@ -322,6 +339,8 @@ func (p *Pipe) finish(batch []*Entry) {
 	for i, e := range batch {
 		if e.state.CompareAndSwap(sent, answered) {
 			e.done <- e
+		} else if e.state.CompareAndSwap(abandoned, forgotten) {
+			e.callAfter()
 		}
 		batch[i] = nil
 	}

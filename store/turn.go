@@ -1,0 +1,150 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/slotgate/slotgate/store/adaptive"
+)
+
+// A chunk of a batch keeps its node from everybody else as long as it takes. With commands of 10 µs that is a millisecond for a hundred;
+// with commands of 1.5 ms, as slow as those of the overload suite, it was 150 ms, and beside such batches a sixth of the small requests
+// was refused. So to a node that is slow a batch goes in small chunks, one at a time for each class, and what is small comes between.
+
+// chunkTime is how long a whole chunk may keep its node busy: as long as answers may take without being a sign of overload. What would take longer is
+// cut into pieces of pieceTime: a small request waits for the one under way, and for one that goes with it. With pieces of chunkTime 1.5 %
+// of the small requests were refused beside batches, with these 0.01 %, and the batches got on as well.
+const (
+	chunkTime = shardTolerance
+	pieceTime = 5 * time.Millisecond
+)
+
+// wholePlace is what a command takes when it counts as much among others as alone: with it, a full chunk of the default size takes all
+// of chunkTime. Of a tenth of that and less, ten are as cheap as one (adaptive.WeightOf).
+const wholePlace = chunkTime / 100
+
+// each is how long one command of a chunk keeps the node busy; 0 = not known, or nobody cares.
+func (w *way) each() time.Duration {
+	if w.overload.sendsAll() {
+		return 0
+	}
+	return w.limiter.Each()
+}
+
+// most is how many commands a chunk for the node may have, of so many that are allowed; no more than bulk has places where it is cut: those
+// are few where nothing must wait long.
+func (w *way) most(allowed int) int {
+	each := w.each()
+	if each*time.Duration(allowed) <= chunkTime {
+		return allowed
+	}
+	return max(min(int(pieceTime/each), w.limiter.Places(adaptive.Bulk)), 1)
+}
+
+// mostOfMany is most of what needs several chunks. If it is long ago that the node was seen to do several commands, and by what it takes for one it might
+// be slow, the first chunk is for finding out.
+func (w *way) mostOfMany(allowed int) int {
+	most := w.most(allowed)
+	if w.overload.sendsAll() {
+		return most
+	}
+	if each := w.limiter.AtMost(); each*time.Duration(allowed) > chunkTime {
+		return min(most, max(int(chunkTime/each), leastProbe))
+	}
+	return most
+}
+
+// leastProbe is how many commands show how long one of them takes.
+const leastProbe = 8
+
+// weight is how many places so many commands take that go together: by the time that they keep the node busy. What is cut (most) never takes
+// more than bulk may have, so it gets its places when nothing else is there.
+func (w *way) weight(commands int) int {
+	return weightOf(commands, w.each())
+}
+
+func weightOf(commands int, each time.Duration) int {
+	return max(adaptive.WeightOf(commands), int(time.Duration(commands)*min(each, wholePlace)/wholePlace))
+}
+
+// turns are whose chunk goes to a slow node, by class: one at a time, in the order in which they came. What is less important has none of
+// what is more important before it: it would wait for places while it has the turn.
+type turns [3]chan struct{}
+
+func newTurns() (t turns) {
+	for _, c := range adaptive.Classes() {
+		t[c] = make(chan struct{}, 1)
+	}
+	return t
+}
+
+// turn waits for the turn of a chunk of so many commands, if the node is slow and the batch large. next gives it to the next one.
+func (b *batch) turn(ctx context.Context, w *way, commands int) (next func(), err error) {
+	if !b.takesTurns(w) {
+		return func() {}, nil
+	}
+	turn := w.turns[b.class]
+	if !take(ctx, turn, w.lastCall(ctx, commands)) {
+		return nil, w.refused(adaptive.Hopeless, b.class)
+	}
+	return func() { <-turn }, nil
+}
+
+func (b *batch) takesTurns(w *way) bool {
+	allowed := b.store.cfg.Batch.Chunk
+	return b.large && w.most(allowed) < allowed
+}
+
+// lastCall is when a chunk of so many commands must be sent at the latest to be answered by the deadline; zero = there is none. What is under way
+// and the chunk itself count twice: it is better to refuse a write than not to know what became of it.
+func (w *way) lastCall(ctx context.Context, commands int) time.Time {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return time.Time{}
+	}
+	return deadline.Add(-2*time.Duration(w.limiter.InFlight()+commands)*w.each() - sweepInterval)
+}
+
+// admit takes places for so many commands of the batch. Whose turn it is waits for them as long as there is time: they come back
+// soon, and to refuse a small part of what is large at once would only make it incomplete. Only one at a time waits so.
+func (b *batch) admit(ctx context.Context, w *way, commands int) (adaptive.Place, error) {
+	for {
+		place, reason := w.acquire(ctx, b.id, b.class, w.weight(commands))
+		if reason == adaptive.Admitted {
+			return place, nil
+		}
+		last := w.lastCall(ctx, commands)
+		if reason == adaptive.Hopeless || last.IsZero() || !b.takesTurns(w) {
+			return place, w.refused(reason, b.class)
+		}
+		if !pause(ctx, w.each(), last) {
+			return place, w.refused(adaptive.Hopeless, b.class)
+		}
+	}
+}
+
+// pause waits so long, and is false if ctx ends or the time would come before.
+func pause(ctx context.Context, d time.Duration, until time.Time) bool {
+	if time.Until(until) <= d {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// hopeless is the fault of an item that was refused because its node could not answer in time, or nil.
+func (b *batch) hopeless(items []int) *fault {
+	for _, i := range items {
+		if f := b.items[i].fault; f != nil && errors.Is(f.err, errShardHopeless) {
+			return f
+		}
+	}
+	return nil
+}
