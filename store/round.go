@@ -264,24 +264,12 @@ func (r *round) sendLarge(ctx context.Context) {
 // exec sends an entry to a node. What does not share a pipe waits for one of the node's places, which bound the
 // connections that batches hold, and so do the chunks of large batches, which would fill the pipe for all others.
 func (b *batch) exec(ctx context.Context, w *way, e *pipe.Entry, small bool) error {
-	next, err := b.turn(ctx, w, len(e.Cmds))
-	if err != nil {
-		return err
-	}
-	defer next()
-	if !small || b.large || w.pipe == nil {
-		release, err := w.place(ctx)
-		if err != nil {
-			return err
-		}
-		defer release()
-	}
-	place, err := b.admit(ctx, w, len(e.Cmds))
+	got, err := b.admit(ctx, w, len(e.Cmds), !small || b.large || w.pipe == nil)
 	if err != nil {
 		return err
 	}
 	var sent error
-	defer func() { leave(place, e, sent) }()
+	defer func() { got.leave(e, sent) }()
 	sent = w.do(ctx, e, small)
 	return sent
 }

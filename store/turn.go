@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/store/adaptive"
+	"github.com/slotgate/slotgate/store/pipe"
 )
 
 // A chunk of a batch keeps its node from everybody else as long as it takes. With commands of 10 µs that is a millisecond for a hundred;
@@ -68,8 +69,8 @@ func weightOf(commands int, each time.Duration) int {
 	return max(adaptive.WeightOf(commands), int(time.Duration(commands)*min(each, wholePlace)/wholePlace))
 }
 
-// turns are whose chunk goes to a slow node, by class: one at a time, in the order in which they came. What is less important has none of
-// what is more important before it: it would wait for places while it has the turn.
+// turns are whose chunk goes to a slow or crowded node, by class: one at a time, in the order in which they came. What is less important has none
+// of what is more important before it: it would wait for places while it has the turn.
 type turns [3]chan struct{}
 
 func newTurns() (t turns) {
@@ -79,49 +80,76 @@ func newTurns() (t turns) {
 	return t
 }
 
-// turn waits for the turn of a chunk of so many commands, if the node is slow and the batch large. next gives it to the next one.
-func (b *batch) turn(ctx context.Context, w *way, commands int) (next func(), err error) {
-	if !b.takesTurns(w) {
-		return func() {}, nil
-	}
-	turn := w.turns[b.class]
-	if !take(ctx, turn, w.lastCall(ctx, commands)) {
-		return nil, w.refused(adaptive.Hopeless, b.class)
-	}
-	return func() { <-turn }, nil
+// admission is what a chunk has got: places, and perhaps the turn, and a place among those that go by themselves (way.place).
+type admission struct {
+	place adaptive.Place
+	turn  chan struct{} // nil = not taken
+	alone func()        // gives it back; nil = not taken
 }
 
-func (b *batch) takesTurns(w *way) bool {
-	allowed := b.store.cfg.Batch.Chunk
-	return b.large && w.most(allowed) < allowed
-}
-
-// lastCall is when a chunk of so many commands must be sent at the latest to be answered by the deadline; zero = there is none. What is under way
-// and the chunk itself count twice: it is better to refuse a write than not to know what became of it.
-func (w *way) lastCall(ctx context.Context, commands int) time.Time {
-	deadline, ok := ctx.Deadline()
-	if !ok {
-		return time.Time{}
+// leave gives the turn to the next one, and the places back (see leave).
+func (a *admission) leave(e *pipe.Entry, sent error) {
+	if a.alone != nil {
+		a.alone()
 	}
-	return deadline.Add(-2*time.Duration(w.limiter.InFlight()+commands)*w.each() - sweepInterval)
+	if a.turn != nil {
+		<-a.turn
+	}
+	leave(a.place, e, sent)
 }
 
-// admit takes places for so many commands of the batch. Whose turn it is waits for them as long as there is time: they come back
-// soon, and to refuse a small part of what is large at once would only make it incomplete. Only one at a time waits so.
-func (b *batch) admit(ctx context.Context, w *way, commands int) (adaptive.Place, error) {
+// admit takes places for so many commands of the batch that go together. A large batch waits for them, as long as there is time: they come
+// back soon, and to refuse a part at once, perhaps because others of its own chunks are under way, would only make it incomplete. Of those
+// who wait only one looks for places. To a slow node it always goes by turns. Who waits so holds none of the places that others go alone with.
+func (b *batch) admit(ctx context.Context, w *way, commands int, alone bool) (a admission, err error) {
+	last, limited := w.lastCall(ctx, commands)
+	slow := w.most(b.store.cfg.Batch.Chunk) < b.store.cfg.Batch.Chunk
 	for {
+		if b.large && slow && a.turn == nil {
+			if a.turn = w.turns[b.class]; !take(ctx, a.turn, last) {
+				return admission{}, w.refused(adaptive.Hopeless, b.class)
+			}
+		}
+		if alone {
+			if a.alone, err = w.place(ctx); err != nil {
+				a.leave(nil, nil)
+				return admission{}, err
+			}
+		}
 		place, reason := w.acquire(ctx, b.id, b.class, w.weight(commands))
 		if reason == adaptive.Admitted {
-			return place, nil
+			a.place = place
+			return a, nil
 		}
-		last := w.lastCall(ctx, commands)
-		if reason == adaptive.Hopeless || last.IsZero() || !b.takesTurns(w) {
-			return place, w.refused(reason, b.class)
+		if alone {
+			a.alone()
+			a.alone = nil
 		}
-		if !pause(ctx, w.each(), last) {
-			return place, w.refused(adaptive.Hopeless, b.class)
+		if limited && reason == adaptive.Full && b.large {
+			if slow = true; a.turn == nil {
+				continue
+			}
+			if last, _ = w.lastCall(ctx, commands); pause(ctx, max(w.each(), leastPause), last) {
+				continue
+			}
+			reason = adaptive.Hopeless
 		}
+		a.leave(nil, nil)
+		return admission{}, w.refused(reason, b.class)
 	}
+}
+
+// leastPause is how long a chunk waits for places before it looks again.
+const leastPause = time.Millisecond
+
+// lastCall is when a chunk of so many commands must be sent at the latest to be answered by the deadline; false = there is none. What is under way
+// and the chunk itself count twice: it is better to refuse a write than not to know what became of it.
+func (w *way) lastCall(ctx context.Context, commands int) (time.Time, bool) {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return time.Time{}, false
+	}
+	return deadline.Add(-2*time.Duration(w.limiter.InFlight()+commands)*w.each() - sweepInterval), true
 }
 
 // pause waits so long, and is false if ctx ends or the time would come before.

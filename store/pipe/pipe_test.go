@@ -290,6 +290,46 @@ func TestACallerReturnsByItsDeadlineFromABatchUnderWay(t *testing.T) {
 	}
 }
 
+func TestWhatWasAbandonedIsUnderWayUntilTheNodeAnswers(t *testing.T) {
+	for _, told := range []string{"before the answer", "after it"} {
+		t.Run(told, func(t *testing.T) {
+			p, n, release := held(t, pipe.Config{})
+			hold, started := make(chan struct{}), make(chan struct{}, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			defer cancel()
+			e, left := entry("hasty"), make(chan error, 1)
+			go func() { left <- p.Do(ctx, e) }()
+			eventually(t, "it waits", func() bool { return p.Waiting() == 1 })
+			n.next(hold, started)
+			release()
+			<-started
+			<-ctx.Done()
+			p.Sweep(time.Now())
+			if err := <-left; !errors.Is(err, pipe.ErrAbandoned) {
+				t.Fatalf("it got %v", err)
+			}
+			var calls atomic.Int32
+			if told == "before the answer" {
+				e.After(func() { calls.Add(1) })
+				if calls.Load() != 0 {
+					t.Error("the node has not answered")
+				}
+			}
+			close(hold)
+			eventually(t, "the batch is over", p.Idle)
+			if told == "after it" {
+				e.After(func() { calls.Add(1) })
+			}
+			if calls.Load() != 1 {
+				t.Errorf("it was told %d times", calls.Load())
+			}
+			if err := e.Err(); !errors.Is(err, pipe.ErrAbandoned) {
+				t.Errorf("when the batch is over it says %v", err)
+			}
+		})
+	}
+}
+
 func TestTheQueueIsBounded(t *testing.T) {
 	p, _, release := held(t, pipe.Config{MaxQueued: 5})
 	var wg sync.WaitGroup
