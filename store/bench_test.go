@@ -38,7 +38,7 @@ func BenchmarkBatches(b *testing.B) {
 	for _, off := range []bool{false, true} {
 		s := newStore(b, clustertest.Shared(b), func(c *store.Config) { c.Coalesce.Off = off })
 		id, ctx := newApp(b), b.Context()
-		keys, items := numbered(50, func(i int) string { return fmt.Sprintf("%0100d", i) })
+		keys, items := numbered(5000, func(i int) string { return fmt.Sprintf("%0100d", i) })
 		must[int](b)(s.MSet(ctx, id, items))
 		run := func(name string, batch func() error) {
 			b.Run(fmt.Sprintf("%s/off=%v", name, off), func(b *testing.B) {
@@ -53,8 +53,10 @@ func BenchmarkBatches(b *testing.B) {
 				})
 			})
 		}
-		run("mget50", func() error { _, err := s.MGet(ctx, id, keys); return err })
-		run("mset50", func() error { _, err := s.MSet(ctx, id, items); return err })
+		for _, n := range []int{50, 500, 5000} {
+			run(fmt.Sprint("mget", n), func() error { _, err := s.MGet(ctx, id, keys[:n]); return err })
+			run(fmt.Sprint("mset", n), func() error { _, err := s.MSet(ctx, id, items[:n]); return err })
+		}
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 type OverloadConfig struct {
 	// Off sends everything, until ProtectNodes says otherwise.
 	Off bool
-	// Initial, Min and Max are places for single commands, a batch takes one for ten of its commands that go together: how many there are
+	// Initial, Min and Max are places for single commands, a batch takes one for ten of its commands that go together and are fast: how many there are
 	// at first, at the least and at the most; 0 = 1024, 8 and 4096.
 	Initial, Min, Max int
 

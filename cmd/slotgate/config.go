@@ -238,7 +238,7 @@ type Retries struct {
 type Overload struct {
 	// Refuse what there is no place for, the least important apps first, so that the others are served well. false: everything is let in, and when that is too much it is slow for all.
 	Enabled bool `yaml:"enabled"`
-	// Places at each node at first, and in peace, for commands under way; a batch takes one for each ten. A node that answers slowly has fewer: half of them each 50 ms, until its answers come fast enough. 1,024 are what a busy node answers in some 20 ms.
+	// Places at each node at first, and in peace, for commands under way; of a batch ten fast ones take one. A node that answers slowly has fewer: half of them each 50 ms, until its answers come fast enough. 1,024 are what a busy node answers in some 20 ms.
 	ShardInitial int `yaml:"shard_initial"`
 	// The least of them. 8 keep a node busy, and show when it is well again.
 	ShardMin int `yaml:"shard_min"`
