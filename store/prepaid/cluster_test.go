@@ -153,7 +153,7 @@ func TestAKilledShardOfTheLimitLeavesTheConfiguredMode(t *testing.T) {
 	c := clustertest.Shared(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
-	pools := newGateways(t, 2, 50*time.Millisecond)
+	pools := newGateways(t, 2, 500*time.Millisecond)
 	l := hourly(t, 100, Exact)
 	victim, err := c.PrimaryOfKey(ctx, l.Key)
 	if err != nil {
