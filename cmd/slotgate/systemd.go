@@ -38,8 +38,11 @@ func (s systemd) stopping(ctx context.Context) (done func()) {
 		s.tell("STOPPING=1")
 	})
 	return func() {
-		if !stop() {
+		switch {
+		case !stop():
 			<-said
+		case ctx.Err() != nil: // all has ended before the callback had begun
+			s.tell("STOPPING=1")
 		}
 	}
 }
