@@ -1,0 +1,207 @@
+package pool
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base64"
+	"fmt"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+)
+
+// Bounds of an allocation.
+const (
+	MaxCount   = 16
+	MaxExclude = 64 // members; each is one more that Redis looks at
+)
+
+// Request is an allocation.
+type Request struct {
+	Exclude []string `json:"exclude,omitempty"` // members not to choose: those that have just failed the caller
+	// Count is how many are allocated, 1 to 16; 0 = 1. It is as that many allocations one after the other, so that a member may be
+	// among them several times.
+	Count int `json:"count,omitempty"`
+	// LeaseMS is how long each is leased, up to the pool's max_ms; 0 = not at all, of least_inflight the pool's default_ms.
+	LeaseMS int64 `json:"lease_ms,omitempty"`
+}
+
+// Validate finds every fault. Error: validation_failed.
+func (r *Request) Validate(d *Definition) error {
+	var f faults
+	f.between("/count", int64(r.Count), 0, MaxCount)
+	f.between("/lease_ms", r.LeaseMS, 0, d.Lease.MaxMS)
+	if len(r.Exclude) > MaxExclude {
+		f.add("/exclude", "has %d members; give %d at most", len(r.Exclude), MaxExclude)
+	}
+	for i, m := range r.Exclude[:min(len(r.Exclude), MaxExclude)] {
+		f.member(fmt.Sprintf("/exclude/%d", i), m)
+	}
+	return f.problem()
+}
+
+// Allocated is one choice.
+type Allocated struct {
+	Member      string
+	Allocations int64 // of the member so far, this one counted
+	Lease       *Held // nil = none
+}
+
+// Held is a lease.
+type Held struct {
+	ID string // for who holds it alone
+	// Fence is greater than that of every lease of the pool before. What the lease protects should refuse a smaller one than it has seen.
+	Fence       int64
+	ExpiresAtMS int64 // since 1970, by the clock of Redis
+}
+
+// Reason is why nobody was allocated.
+type Reason string
+
+// The reasons.
+const (
+	Empty     Reason = "empty"     // no member is available
+	Excluded  Reason = "excluded"  // none that is not excluded
+	NoWeight  Reason = "no_weight" // none that has a weight
+	Cooling   Reason = "cooling"   // none until one has cooled
+	Saturated Reason = "saturated" // all have max_per_member leases
+)
+
+// reasons are in the order of the script's statuses, from -1 down.
+var reasons = []Reason{Empty, Excluded, NoWeight, Cooling, Saturated}
+
+// Result is what was allocated: Count, or fewer if there were no more to have; then never none. With none there is a reason.
+type Result struct {
+	Allocated []Allocated
+	Reason    Reason // "" = there are some
+	// RetryAfterMS is when that may change by itself; 0 = unknown.
+	RetryAfterMS int64
+}
+
+// most rounds of bringing back who has cooled, 100 members each; there are at most MaxMembers, and others may do it as well.
+const coolRounds = 1 + MaxMembers/100
+
+// Allocate chooses members. With i.Key set, a repetition has the answer of the first time that there was one; that there is nobody is
+// not kept. replayed says so. Errors: those of Request.Validate, forbidden, idempotency_mismatch, or an outcome.
+func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Request, i store.Idempotency) (res Result, replayed bool, err error) {
+	if err := r.Validate(pool.Definition); err != nil {
+		return res, false, err
+	}
+	c := choiceOf(pool.Definition, r)
+	k := keysOf(id, pool.Name)
+	names, argv := p.keep(k, i, c.keys(k), []any{p.arguments(c, r)})
+	for range coolRounds {
+		values, err := p.Redis.RunScript(ctx, id, CommandAllocate, c.script, names, argv...)
+		if err != nil {
+			return res, false, err
+		}
+		a, err := readAnswer(values)
+		if err != nil {
+			return res, false, err
+		}
+		if a.status == statusCooled {
+			if err := p.cooled(ctx, id, k, pool.Definition); err != nil {
+				return res, false, err
+			}
+			continue
+		}
+		res, err = c.result(a)
+		return res, a.replayed, err
+	}
+	return res, false, store.NewError(store.CodeBackendError, "members that have cooled do not come back")
+}
+
+// choice is how a request is decided.
+type choice struct {
+	script *store.Script
+	more   func(keys) []string // keys of the policy beside st and cnt
+	drawn  bool                // it needs random numbers
+	count  int
+	micros int64 // of the lease, 0 = none
+	most   int64 // leases of a member, 0 = any number
+}
+
+func choiceOf(d *Definition, r *Request) choice {
+	c := choice{count: max(r.Count, 1), micros: r.LeaseMS * 1000, more: keys.none}
+	switch d.Policy {
+	case LeastUsed:
+		c.script = scriptLeastUsed
+	case RoundRobin:
+		c.script, c.more = scriptRoundRobin, keys.ordered
+	case WeightedRoundRobin:
+		c.script, c.more = scriptSmooth, keys.weighted
+		if d.Variant == Classic {
+			c.script = scriptClassic
+		}
+	case WeightedRandom:
+		c.script, c.more, c.drawn = scriptRandom, keys.weighted, true
+	case LeastInflight:
+		c.script, c.most = scriptLeastInflight, d.Lease.MaxPerMember
+		if c.micros == 0 {
+			c.micros = d.Lease.DefaultMS * 1000
+		}
+	default:
+		panic("pool: a definition that was not validated") // the caller's mistake, and no key of Redis is touched
+	}
+	return c
+}
+
+func (k keys) none() []string     { return nil }
+func (k keys) ordered() []string  { return []string{k.ring()} }
+func (k keys) weighted() []string { return []string{k.weights(), k.ring()} }
+
+// keys are KEYS of the script without the record.
+func (c *choice) keys(k keys) []string {
+	names := append([]string{k.state(), k.counts()}, c.more(k)...)
+	if c.micros > 0 {
+		names = append(names, k.held()...)
+	}
+	return names
+}
+
+const sizeOfID = 22 // 128 bits in base64
+
+// arguments are ARGV[1] of the script.
+func (p *Pools) arguments(c choice, r *Request) []byte {
+	b := make([]byte, 0, 8*5+c.count*(8+sizeOfID))
+	b = appendNumbers(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)))
+	for _, m := range r.Exclude {
+		b = appendText(b, m)
+	}
+	if c.drawn {
+		for range c.count {
+			b = appendFraction(b, p.Draw())
+		}
+	}
+	if c.micros > 0 {
+		for range c.count {
+			var id [16]byte
+			rand.Read(id[:]) // never fails
+			b = base64.RawURLEncoding.AppendEncode(b, id[:])
+		}
+	}
+	return b
+}
+
+// result reads what the script has answered.
+func (c *choice) result(a answer) (res Result, err error) {
+	if a.status < 0 {
+		if int(-a.status) > len(reasons) {
+			return res, badReply()
+		}
+		return Result{Reason: reasons[-a.status-1], RetryAfterMS: a.wait}, nil
+	}
+	for q := (packed{rest: a.text}); ; {
+		m := Allocated{Allocations: q.number()}
+		if c.micros > 0 {
+			m.Lease = &Held{Fence: q.number(), ExpiresAtMS: q.number() / 1000, ID: q.bytes(sizeOfID)}
+		}
+		m.Member = q.text()
+		if q.err != nil {
+			return Result{}, badReply()
+		}
+		if res.Allocated = append(res.Allocated, m); q.rest == "" {
+			return res, nil
+		}
+	}
+}

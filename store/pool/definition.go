@@ -1,0 +1,155 @@
+package pool
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/slotgate/slotgate/store"
+)
+
+// Bounds of a definition.
+const (
+	MaxLeaseMS     = 43_200_000 // 12 h, as SQS has it: what is held longer is no lease
+	DefaultLeaseMS = 30_000
+	MaxPerMember   = 1_000_000
+)
+
+// Policy is how a pool chooses.
+type Policy string
+
+// The policies.
+const (
+	// LeastUsed takes the member with the fewest allocations, of several the first by its bytes.
+	LeastUsed Policy = "least_used"
+	// RoundRobin takes one after the other, in the order in which they were added.
+	RoundRobin Policy = "round_robin"
+	// WeightedRoundRobin does so in proportion to the weights; see Variant.
+	WeightedRoundRobin Policy = "weighted_round_robin"
+	// WeightedRandom draws, in proportion to the weights: the one policy that callers cannot foretell.
+	WeightedRandom Policy = "weighted_random"
+	// LeastInflight takes the member with the fewest leases, of several the first by its bytes, and leases it.
+	LeastInflight Policy = "least_inflight"
+)
+
+// Variant is how weighted_round_robin mixes.
+type Variant string
+
+// The variants.
+const (
+	Smooth  Variant = "smooth"  // as nginx does: spread as evenly as the weights allow; the default
+	Classic Variant = "classic" // as LVS does: the heavy first, in rounds that sink; anew after each change of the members
+)
+
+// Restore is with which count a member comes back that was not available.
+type Restore string
+
+// The ways. `min` is the lowest count of the members that are available, 0 if there is none.
+const (
+	CatchUp Restore = "catchup" // its own, at least min; the default
+	Keep    Restore = "keep"    // its own: it gets everything until it has caught up
+	Zero    Restore = "zero"    // 0: likewise
+	Min     Restore = "min"     // min
+)
+
+// Lease is how members of a pool are leased.
+type Lease struct {
+	DefaultMS int64 `json:"default_ms,omitempty"` // of an allocation by least_inflight that names none; 0 = 30 s
+	// MaxMS is how long one may last, renewals counted, up to 12 h; 0 = 12 h.
+	MaxMS int64 `json:"max_ms,omitempty"`
+	// MaxPerMember, of least_inflight, is how many leases a member has at most, up to 1,000,000; 0 = any number.
+	MaxPerMember int64 `json:"max_per_member,omitempty"`
+}
+
+// Definition is a pool without its members. Empty fields have the default named above; it is used after Validate.
+type Definition struct {
+	Policy  Policy  `json:"policy"`
+	Variant Variant `json:"variant,omitempty"` // of weighted_round_robin
+	Restore Restore `json:"restore,omitempty"`
+	Lease   Lease   `json:"lease,omitzero"`
+}
+
+var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// CheckName says whether a pool can have this name. Error: validation_failed at path:pool.
+func CheckName(name string) error {
+	if !namePattern.MatchString(name) {
+		return store.Invalid("path:pool", fmt.Sprintf("%.80q is not the name of a pool; use 1 to 64 of A-Z a-z 0-9 . _ -", name))
+	}
+	return nil
+}
+
+// Validate finds every fault and fills in the defaults. Error: validation_failed, with a field for each fault.
+func (d *Definition) Validate() error {
+	var f faults
+	if d.Policy == "" {
+		f.add("/policy", "is missing; use least_used, round_robin, weighted_round_robin, weighted_random or least_inflight")
+	} else {
+		choose(&f, "/policy", &d.Policy, LeastUsed, RoundRobin, WeightedRoundRobin, WeightedRandom, LeastInflight)
+	}
+	if d.Policy == WeightedRoundRobin {
+		choose(&f, "/variant", &d.Variant, Smooth, Classic)
+	} else {
+		f.only("/variant", d.Variant != "", WeightedRoundRobin)
+	}
+	choose(&f, "/restore", &d.Restore, CatchUp, Keep, Zero, Min)
+	d.Lease.validate(&f, d.Policy)
+	return f.problem()
+}
+
+func (l *Lease) validate(f *faults, p Policy) {
+	if l.MaxMS == 0 {
+		l.MaxMS = MaxLeaseMS
+	}
+	f.between("/lease/max_ms", l.MaxMS, 1, MaxLeaseMS)
+	if l.DefaultMS == 0 {
+		l.DefaultMS = min(DefaultLeaseMS, max(l.MaxMS, 1))
+	}
+	f.between("/lease/default_ms", l.DefaultMS, 1, min(max(l.MaxMS, 1), MaxLeaseMS))
+	f.between("/lease/max_per_member", l.MaxPerMember, 0, MaxPerMember)
+	if p != LeastInflight {
+		f.only("/lease/max_per_member", l.MaxPerMember != 0, LeastInflight)
+	}
+}
+
+// faults are what is wrong with a request, as fields of one error.
+type faults []store.FieldError
+
+func (f *faults) add(pointer, format string, args ...any) {
+	*f = append(*f, store.FieldError{Pointer: pointer, Code: string(store.CodeValidationFailed), Detail: fmt.Sprintf(format, args...)})
+}
+
+func (f faults) problem() error {
+	if len(f) == 0 {
+		return nil
+	}
+	return &store.Error{Code: store.CodeValidationFailed, Detail: f[0].Detail, Fields: f}
+}
+
+func (f *faults) between(pointer string, n, least, most int64) {
+	if n < least || n > most {
+		f.add(pointer, "is %d; give %d to %d", n, least, most)
+	}
+}
+
+func (f *faults) only(pointer string, given bool, of Policy) {
+	if given {
+		f.add(pointer, "belongs to %s only; leave it out", of)
+	}
+}
+
+// choose fills in the first of all for an empty word, and finds others than these wrong.
+func choose[T ~string](f *faults, pointer string, word *T, all ...T) {
+	if *word == "" {
+		*word = all[0]
+	}
+	if slices.Contains(all, *word) {
+		return
+	}
+	names := make([]string, len(all))
+	for i, a := range all {
+		names[i] = string(a)
+	}
+	f.add(pointer, "%.40q is unknown; use %s", string(*word), strings.Join(names, ", "))
+}

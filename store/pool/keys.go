@@ -1,0 +1,57 @@
+package pool
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// keys of a pool are these behind `slotgate:p:{namespace/name}`. The prefix is one that no namespace can have, and the hash tag, by which
+// a purge of the app finds them, only the gateway makes: neither a namespace nor a name can hold a brace or a slash. Members are never part
+// of a key, so they may have any bytes. A member is eligible if it is available and does not cool.
+//
+//	:st     string, eight doubles: when the first member has cooled, or 0; position that round robin has served last; place and level of
+//	        the classic variant; last fence; when the first lease may have expired, or 0; leases abandoned; last position given
+//	:m      hash, member -> doubles weight, position, 1 if available; then its meta
+//	:cnt    sorted set of the eligible by allocations
+//	:ring   sorted set of the eligible by position
+//	:w      string, for each of the ring two doubles: weight, and what the smooth variant has to its credit
+//	:off    sorted set of the others by allocations, also of members that were removed
+//	:cool   sorted set of members by the time in us when they have cooled
+//	:inf    sorted set of the eligible by leases
+//	:ioff   hash, leases of the others
+//	:lease  sorted set of leases by expiry in us
+//	:ld     hash, lease -> doubles fence, start in us; then the member
+//	:i:<h>  what an Idempotency-Key remembers
+type keys string
+
+func keysOf(id *acl.Identity, name string) keys {
+	return keys("slotgate:p:{" + id.App.Namespace + "/" + name + "}:")
+}
+
+func (k keys) state() string    { return string(k) + "st" }
+func (k keys) members() string  { return string(k) + "m" }
+func (k keys) counts() string   { return string(k) + "cnt" }
+func (k keys) ring() string     { return string(k) + "ring" }
+func (k keys) weights() string  { return string(k) + "w" }
+func (k keys) off() string      { return string(k) + "off" }
+func (k keys) cooling() string  { return string(k) + "cool" }
+func (k keys) inflight() string { return string(k) + "inf" }
+func (k keys) heldOff() string  { return string(k) + "ioff" }
+func (k keys) expiries() string { return string(k) + "lease" }
+func (k keys) leases() string   { return string(k) + "ld" }
+
+// record is where the pool keeps what belongs to an Idempotency-Key, which may be long and private: 128 bits of its hash.
+func (k keys) record(idempotency string) string {
+	sum := sha256.Sum256([]byte(idempotency))
+	return string(k) + "i:" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
+// all but the records, which expire.
+func (k keys) all() []string {
+	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases()}
+}
+
+// held are the keys of leases, in the order of the scripts.
+func (k keys) held() []string { return []string{k.inflight(), k.expiries(), k.leases(), k.heldOff()} }

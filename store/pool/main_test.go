@@ -1,0 +1,187 @@
+package pool_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+	"github.com/slotgate/slotgate/store/pool"
+)
+
+func TestMain(m *testing.M) {
+	store.LogDriver(slog.New(slog.DiscardHandler))
+	clustertest.Main(m,
+		// See store's own TestMain: both end by themselves and cannot be stopped (go-redis v9.23.0).
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
+	)
+}
+
+func testContext(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// granted lets scripts of pools run by the permission of another row: the command table has none for pools yet.
+type granted struct{ *store.Store }
+
+func (g granted) RunScript(ctx context.Context, id *acl.Identity, command string, sc *store.Script, keys []string, argv ...any) ([]any, error) {
+	other := "RATELIMIT|TAKE"
+	if command == pool.CommandShow {
+		other = "RATELIMIT|SHOW"
+	}
+	return g.Store.RunScript(ctx, id, other, sc, keys, argv...)
+}
+
+// newStore makes a store on the shared cluster.
+func newStore(t testing.TB) granted {
+	t.Helper()
+	s, err := store.New(store.Config{
+		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: clustertest.Shared(t).Addrs()}},
+		CursorKey: []byte(strings.Repeat("k", 32)),
+	}, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return granted{s}
+}
+
+var apps atomic.Int64
+
+// newApp is an app that no other test has.
+func newApp(t testing.TB) *acl.Identity {
+	t.Helper()
+	name := fmt.Sprintf("app%d", apps.Add(1))
+	p, err := acl.CompilePermissions([]string{"ratelimits:*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := &acl.App{ID: name, Namespace: name, Cluster: "default", State: acl.Active}
+	return &acl.Identity{App: app, Key: &acl.Key{ID: "k", App: name}, Permissions: p, Prefix: name + ":"}
+}
+
+// T0 is when tests begin, in us; second is one.
+const (
+	T0     = 1_800_000_000_000_000
+	second = 1_000_000
+)
+
+// bench is a pool on the shared cluster, whose time stands still until a test moves it.
+type bench struct {
+	*pool.Pools
+	t    testing.TB
+	id   *acl.Identity
+	pool pool.Pool
+	now  int64
+	draw float64
+}
+
+func newBench(t testing.TB, d pool.Definition) *bench {
+	t.Helper()
+	b := &bench{t: t, id: newApp(t), now: T0}
+	b.Pools = pool.New(pool.Config{Redis: newStore(t), Clock: func() int64 { return b.now }, Draw: func() float64 { return b.draw }})
+	b.pool.Name = "p"
+	b.define(d)
+	return b
+}
+
+func (b *bench) define(d pool.Definition) {
+	b.t.Helper()
+	if err := d.Validate(); err != nil {
+		b.t.Fatal(err)
+	}
+	b.pool.Definition = &d
+}
+
+func (b *bench) put(list ...pool.Member) []pool.Outcome {
+	b.t.Helper()
+	out, err := b.Put(testContext(b.t), b.id, b.pool, list)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return out
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// with adds members "a5 b c": each with a number, which set gives to it.
+func (b *bench) with(list string, set func(*pool.Member, *int64)) *bench {
+	b.t.Helper()
+	for _, word := range strings.Fields(list) {
+		m := pool.Member{Member: word[:1]}
+		if len(word) > 1 {
+			var n int64
+			if _, err := fmt.Sscan(word[1:], &n); err != nil {
+				b.t.Fatal(err)
+			}
+			set(&m, &n)
+		}
+		b.put(m)
+	}
+	return b
+}
+
+func count(m *pool.Member, n *int64)  { m.InitialCount = n }
+func weight(m *pool.Member, n *int64) { m.Weight = n }
+
+func (b *bench) available(members string, yes bool) {
+	b.t.Helper()
+	for _, m := range strings.Fields(members) {
+		if _, err := b.Patch(testContext(b.t), b.id, b.pool, pool.Member{Member: m, Available: &yes}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+func (b *bench) allocate(r pool.Request, key ...string) (pool.Result, bool) {
+	b.t.Helper()
+	res, replayed, err := b.Allocate(testContext(b.t), b.id, b.pool, &r, keyed(key...))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return res, replayed
+}
+
+func keyed(key ...string) (i store.Idempotency) {
+	if len(key) > 0 {
+		i.Key = key[0]
+		copy(i.Fingerprint[:], strings.Join(key, "/"))
+	}
+	return i
+}
+
+// picks is who n allocations give, one by one; of nobody the reason.
+func (b *bench) picks(n int, exclude ...string) string {
+	b.t.Helper()
+	list := make([]string, n)
+	for i := range list {
+		res, _ := b.allocate(pool.Request{Exclude: exclude})
+		if list[i] = string(res.Reason); res.Reason == "" {
+			list[i] = res.Allocated[0].Member
+		}
+	}
+	return strings.Join(list, " ")
+}
+
+func (b *bench) want(what, got, want string) {
+	b.t.Helper()
+	if got != want {
+		b.t.Errorf("%s: got %q, want %q", what, got, want)
+	}
+}

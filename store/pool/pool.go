@@ -1,0 +1,152 @@
+package pool
+
+import (
+	"context"
+	"embed"
+	"math/rand/v2"
+	"time"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+)
+
+// The rows of the command table that operations need.
+const (
+	CommandShow     = "POOL|SHOW"     // reads
+	CommandAllocate = "POOL|ALLOCATE" // writes, as do the others
+	CommandLease    = "POOL|LEASE"    // renew and complete
+	CommandDefine   = "POOL|DEFINE"   // members, and removing it all
+)
+
+// Runner runs a script on keys of one slot; *store.Store is one.
+type Runner interface {
+	// RecordTTL is how long the repetition of an allocation is known, at least a millisecond.
+	RecordTTL() time.Duration
+	RunScript(ctx context.Context, id *acl.Identity, command string, sc *store.Script, keys []string, argv ...any) ([]any, error)
+}
+
+var _ Runner = (*store.Store)(nil)
+
+// Config is what Pools need to know.
+type Config struct {
+	Redis Runner
+	Clock func() int64   // the time in us, for tests; nil = that of the Redis node
+	Draw  func() float64 // 0 to 1 without 1, of weighted_random; nil = math/rand/v2. It must be safe for concurrent use.
+}
+
+// Pools are those of all apps. They are safe for concurrent use.
+type Pools struct{ Config }
+
+// New makes Pools.
+func New(cfg Config) *Pools {
+	if cfg.Clock == nil {
+		cfg.Clock = func() int64 { return 0 }
+	}
+	if cfg.Draw == nil {
+		cfg.Draw = rand.Float64 // a forecast of it gains nothing
+	}
+	return &Pools{cfg}
+}
+
+// Pool is a pool as it is for a request: its name, and a valid definition.
+type Pool struct {
+	Name       string
+	Definition *Definition
+}
+
+//go:embed scripts/*.lua
+var files embed.FS
+
+func text(name string) string {
+	b, err := files.ReadFile("scripts/" + name + ".lua")
+	if err != nil {
+		panic("pool: no script " + name)
+	}
+	return string(b)
+}
+
+// allocator is the script that allocates by policies.
+func allocator(policies ...string) *store.Script { return store.NewScript(allocatorText(policies...)) }
+
+func allocatorText(policies ...string) string {
+	all := text("head")
+	for _, name := range policies {
+		all += text(name)
+	}
+	return all + text("tail")
+}
+
+var (
+	scriptLeastUsed     = allocator("least_used")
+	scriptRoundRobin    = allocator("round_robin")
+	scriptSmooth        = allocator("weights", "smooth")
+	scriptClassic       = allocator("weights", "classic")
+	scriptRandom        = allocator("weights", "random")
+	scriptLeastInflight = allocator("least_inflight")
+	scriptMembers       = store.NewScript(text("members"))
+	scriptLease         = store.NewScript(text("lease"))
+	scriptShow          = store.NewScript(text("show"))
+	scriptRemove        = store.NewScript("return {redis.call('UNLINK', unpack(KEYS))}")
+)
+
+// Remove forgets a pool: members, counts and leases. Who holds a lease is then told that there is none. What an Idempotency-Key remembers
+// of it stays until it expires. Errors: forbidden, or an outcome.
+func (p *Pools) Remove(ctx context.Context, id *acl.Identity, name string) error {
+	if err := CheckName(name); err != nil {
+		return err
+	}
+	_, err := p.Redis.RunScript(ctx, id, CommandDefine, scriptRemove, keysOf(id, name).all())
+	return err
+}
+
+// recordVersion is the format of what is kept for an Idempotency-Key.
+const recordVersion = "1"
+
+// keep adds what a script needs to remember its answer.
+func (p *Pools) keep(k keys, i store.Idempotency, names []string, argv []any) ([]string, []any) {
+	if i.Key == "" {
+		return names, argv
+	}
+	return append(names, k.record(i.Key)), append(argv, recordVersion+string(i.Fingerprint[:]), p.Redis.RecordTTL().Milliseconds())
+}
+
+// Statuses of the scripts beside those of their own.
+const (
+	statusReplay   = -20
+	statusMismatch = -21
+	statusCooled   = -22
+)
+
+// answer is the reply of a script that keeps its answer: a string, now or as it was the first time, or a status that is not 0 and
+// what belongs to it. Errors: idempotency_mismatch; backend_error for what no script of ours returns.
+type answer struct {
+	text     string
+	replayed bool
+	status   int64
+	wait     int64 // ms
+}
+
+func readAnswer(values []any) (a answer, err error) {
+	switch first := values[0].(type) {
+	case string:
+		a.text = first
+		return a, nil
+	case int64:
+		a.status = first
+	}
+	if len(values) > 1 {
+		a.text, a.replayed = values[1].(string)
+		a.wait, _ = values[1].(int64)
+	}
+	switch {
+	case a.status == statusMismatch:
+		return a, store.OtherRequest()
+	case a.status == statusReplay && a.replayed:
+		a.status = 0
+	case a.status >= 0 || a.status == statusReplay:
+		return a, badReply()
+	}
+	return a, nil
+}
+
+func badReply() error { return store.NewError(store.CodeBackendError, "").WithCause(errBadReply) }

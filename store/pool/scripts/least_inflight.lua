@@ -1,0 +1,13 @@
+-- KEYS: 3 inf, which is that of leases too.
+local leases = 3
+local function choose()
+  local z = call('ZRANGE', KEYS[3], '0', excluded, 'WITHSCORES')
+  for i = 1, #z, 2 do
+    if not out or not out[z[i]] then
+      if most > 0 and tonumber(z[i + 1]) >= most then return nil, -5 end
+      return z[i]
+    end
+  end
+  return nil, -2
+end
+local keep
