@@ -1,6 +1,7 @@
 -- KEYS: 3 inf, which is that of leases too.
 local leases = 3
 local function choose()
+  if not out and most == 0 then return call('ZRANGE', KEYS[3], '0', '0')[1] end
   local z = call('ZRANGE', KEYS[3], '0', excluded, 'WITHSCORES')
   for i = 1, #z, 2 do
     if not out or not out[z[i]] then

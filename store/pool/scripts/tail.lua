@@ -1,29 +1,23 @@
--- give_back counts one lease of m less, wherever m is now.
-local function give_back(m)
-  local left = call('ZADD', KEYS[leases], 'XX', 'INCR', '-1', m)
-  if left then
-    if tonumber(left) < 0 then call('ZADD', KEYS[leases], '0', m) end
-  elseif call('HEXISTS', KEYS[leases + 3], m) == 1 and call('HINCRBY', KEYS[leases + 3], m, '-1') <= 0 then
-    call('HDEL', KEYS[leases + 3], m)
-  end
-end
-
--- first_expiry is when the next lease expires; 0 = there is none.
-local function first_expiry()
-  return tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) or 0
-end
-
 local reaped = ttl > 0 and due > 0 and due <= now
 if reaped then
-  -- Work that was abandoned: 32 at most, or a caller would wait for the neglect of others.
+  -- Work that was abandoned: 32 at most, or a caller would wait for the neglect of others. A lease of a member that is not eligible any
+  -- more is counted aside.
   for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[leases + 1], '-inf', now, 'LIMIT', '0', '32')) do
     local held = call('HGET', KEYS[leases + 2], id)
     call('ZREM', KEYS[leases + 1], id)
     call('HDEL', KEYS[leases + 2], id)
-    if held then give_back(sub(held, 17)) end
-    abandoned = abandoned + 1
+    if held then
+      local m = sub(held, 17)
+      local left = call('ZADD', KEYS[leases], 'XX', 'INCR', '-1', m)
+      if left then
+        if tonumber(left) < 0 then call('ZADD', KEYS[leases], '0', m) end
+      elseif call('HEXISTS', KEYS[leases + 3], m) == 1 and call('HINCRBY', KEYS[leases + 3], m, '-1') <= 0 then
+        call('HDEL', KEYS[leases + 3], m)
+      end
+      abandoned = abandoned + 1
+    end
   end
-  due = first_expiry()
+  due = tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) or 0
 end
 
 local reply, why = '', 0
@@ -55,10 +49,11 @@ if reply == '' then
     why = -1
     if wake > 0 then why, wait = -4, wake - now end
   elseif why == -5 then
-    wait = first_expiry() - now
+    wait = tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) - now
   end
-  if wait > 0 then return {why, wait / 1000 + -(wait / 1000) % 1} end
-  return {why, 0}
+  if wait <= 0 then return {why, 0} end
+  wait = wait / 1000
+  return {why, wait + -wait % 1}
 end
 if keep then keep() end
 if head then call('SET', KEYS[#KEYS], head .. reply, 'PX', ARGV[3]) end
