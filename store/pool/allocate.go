@@ -78,8 +78,8 @@ type Result struct {
 	RetryAfterMS int64
 }
 
-// most rounds of bringing back who has cooled, 100 members each; there are at most MaxMembers, and others may do it as well.
-const coolRounds = 1 + MaxMembers/100
+// coolRounds is how often those who have cooled are brought back for one allocation, 100 members each time.
+const coolRounds = 1 + 2*MaxMembers/100
 
 // Allocate chooses members. With i.Key set, a repetition has the answer of the first time that there was one; that there is nobody is
 // not kept. replayed says so. Errors: those of Request.Validate, forbidden, idempotency_mismatch, or an outcome.

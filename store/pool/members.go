@@ -11,7 +11,7 @@ import (
 
 // Bounds of members.
 const (
-	MaxMembers = 1000 // of a pool in one request
+	MaxMembers = 1000 // in one request; a pool has twice as many at most, so that one list can replace another
 	MaxMember  = 256  // bytes of its name
 	MaxWeight  = 1000
 	MaxMeta    = 1024    // bytes of JSON
@@ -42,10 +42,11 @@ const (
 	Changed   Outcome = "changed"
 	Unchanged Outcome = "unchanged"
 	Removed   Outcome = "removed"
+	Full      Outcome = "full" // it was not added: the pool has twice MaxMembers
 )
 
 // outcomes are in the order of the script's numbers.
-var outcomes = []Outcome{Absent, Added, Changed, Unchanged, Removed}
+var outcomes = []Outcome{Absent, Added, Changed, Unchanged, Removed, Full}
 
 // ValidateMembers finds every fault of a list. Error: validation_failed; pointers begin with at.
 func ValidateMembers(at string, list []Member) error {

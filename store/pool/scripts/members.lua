@@ -3,7 +3,8 @@
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; restore: 0 catchup, 1 keep, 2 zero, 3 min. 2 for each change doubles: kind: 0
 -- adds or changes, 1 changes, 2 removes, 3 removes with its history; weight, initial count, available, us to cool, each -1 = as it is;
 -- length of the member, length of its meta, -1 = as it is; then both.
--- Returns for each change: 0 there is no such member, 1 added, 2 changed, 3 nothing to change, 4 removed. When members come back: how many.
+-- Returns for each change: 0 there is no such member, 1 added, 2 changed, 3 nothing to change, 4 removed, 5 not added, the pool is full. When
+-- members come back: how many.
 local call, pack, unpack, sub = redis.call, struct.pack, struct.unpack, string.sub
 local now, restore = unpack('<dd', ARGV[1])
 if now == 0 then
@@ -87,6 +88,7 @@ local function change(kind, weight, initial, available, span, m, meta)
     w, position, up = unpack('<ddd', record)
     was = sub(record, 25)
   else
+    if call('HLEN', KEYS[2]) >= 2000 then return 5 end -- two lists of the most members, for one that replaces the other
     last = last + 1
     position = last
   end

@@ -1,0 +1,145 @@
+package pool_test
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/pool"
+)
+
+// pointers are the fields that a validation found wrong; of another error its text.
+func pointers(err error) []string {
+	if err == nil {
+		return nil
+	}
+	var e *store.Error
+	if !errors.As(err, &e) || e.Code != store.CodeValidationFailed {
+		return []string{err.Error()}
+	}
+	var list []string
+	for _, f := range e.Fields {
+		list = append(list, f.Pointer)
+	}
+	return list
+}
+
+func TestBadDefinitions(t *testing.T) {
+	for _, row := range []struct{ name, json, wrong string }{
+		{"no policy", `{}`, "/policy"},
+		{"an unknown policy", `{"policy":"fastest"}`, "/policy"},
+		{"a policy in capitals", `{"policy":"LEAST_USED"}`, "/policy"},
+		{"an unknown variant", `{"policy":"weighted_round_robin","variant":"rough"}`, "/variant"},
+		{"a variant of another policy", `{"policy":"round_robin","variant":"smooth"}`, "/variant"},
+		{"an unknown way to restore", `{"policy":"least_used","restore":"max"}`, "/restore"},
+		{"a negative longest lease", `{"policy":"least_used","lease":{"max_ms":-1}}`, "/lease/max_ms"},
+		{"a lease of more than 12 h", `{"policy":"least_used","lease":{"max_ms":43200001}}`, "/lease/max_ms"},
+		{"a usual lease above the longest", `{"policy":"least_used","lease":{"max_ms":1000,"default_ms":1001}}`, "/lease/default_ms"},
+		{"a negative usual lease", `{"policy":"least_used","lease":{"default_ms":-1}}`, "/lease/default_ms"},
+		{"negative leases of a member", `{"policy":"least_inflight","lease":{"max_per_member":-1}}`, "/lease/max_per_member"},
+		{"too many leases of a member", `{"policy":"least_inflight","lease":{"max_per_member":1000001}}`, "/lease/max_per_member"},
+		{"leases of a member by another policy", `{"policy":"least_used","lease":{"max_per_member":1}}`, "/lease/max_per_member"},
+		{"all at once", `{"policy":"x","restore":"y","lease":{"max_ms":-1}}`, "/policy /restore /lease/max_ms"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var d pool.Definition
+			if err := json.Unmarshal([]byte(row.json), &d); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(pointers(d.Validate()), " "); got != row.wrong {
+				t.Errorf("wrong is %q, want %q", got, row.wrong)
+			}
+		})
+	}
+}
+
+func TestDefaultsOfADefinition(t *testing.T) {
+	d := pool.Definition{Policy: pool.WeightedRoundRobin}
+	if err := d.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	want := pool.Definition{Policy: pool.WeightedRoundRobin, Variant: pool.Smooth, Restore: pool.CatchUp,
+		Lease: pool.Lease{DefaultMS: 30_000, MaxMS: 43_200_000}}
+	if d != want {
+		t.Errorf("got %+v, want %+v", d, want)
+	}
+	short := pool.Definition{Policy: pool.LeastInflight, Lease: pool.Lease{MaxMS: 500}}
+	if err := short.Validate(); err != nil || short.Lease.DefaultMS != 500 {
+		t.Errorf("a pool of short leases: %v, %+v", err, short.Lease)
+	}
+}
+
+func TestNames(t *testing.T) {
+	for _, good := range []string{"a", "A.b_c-9", strings.Repeat("x", 64)} {
+		if err := pool.CheckName(good); err != nil {
+			t.Errorf("%q: %v", good, err)
+		}
+	}
+	for _, bad := range []string{"", "a/b", "a b", "{a}", "é", "a\n", strings.Repeat("x", 65)} {
+		if got := pointers(pool.CheckName(bad)); !slices.Equal(got, []string{"path:pool"}) {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
+
+func TestBadMembers(t *testing.T) {
+	long := strings.Repeat("x", 257)
+	for _, row := range []struct{ name, json, wrong string }{
+		{"no name", `[{}]`, "/members/0/member"},
+		{"a name of 257 bytes", `[{"member":"a"},{"member":"` + long + `"}]`, "/members/1/member"},
+		{"a negative weight", `[{"member":"a","weight":-1}]`, "/members/0/weight"},
+		{"a weight of 1,001", `[{"member":"a","weight":1001}]`, "/members/0/weight"},
+		{"a negative count", `[{"member":"a","initial_count":-1}]`, "/members/0/initial_count"},
+		{"a count that a double does not hold", `[{"member":"a","initial_count":9007199254740993}]`, "/members/0/initial_count"},
+		{"a negative cooldown", `[{"member":"a","cooldown_ms":-1}]`, "/members/0/cooldown_ms"},
+		{"a cooldown of more than a day", `[{"member":"a","cooldown_ms":86400001}]`, "/members/0/cooldown_ms"},
+		{"a long meta", `[{"member":"a","meta":"` + strings.Repeat("x", 1023) + `"}]`, "/members/0/meta"},
+		{"one twice", `[{"member":"a"},{"member":"b"},{"member":"a"}]`, "/members/2/member"},
+		{"1,001 of them", `[` + strings.Repeat(`{"member":"a"},`, 1000) + `{"member":"a"}]`, "/members"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var list []pool.Member
+			if err := json.Unmarshal([]byte(row.json), &list); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(pointers(pool.ValidateMembers("/members", list)), " "); got != row.wrong {
+				t.Errorf("wrong is %q, want %q", got, row.wrong)
+			}
+		})
+	}
+	if json.Unmarshal([]byte(`{"member":"a","weight":1.5}`), new(pool.Member)) == nil {
+		t.Error("a weight that is a fraction can be read")
+	}
+	if got := pointers((&pool.Member{Member: "a", Meta: json.RawMessage("{")}).Validate()); !slices.Equal(got, []string{"/meta"}) {
+		t.Errorf("a meta that is no JSON: %v", got)
+	}
+}
+
+func TestBadAllocations(t *testing.T) {
+	d := pool.Definition{Policy: pool.LeastUsed, Lease: pool.Lease{MaxMS: 1000}}
+	if err := d.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	many := strings.TrimSuffix(strings.Repeat(`"a",`, 65), ",")
+	for _, row := range []struct{ name, json, wrong string }{
+		{"a negative count", `{"count":-1}`, "/count"},
+		{"a count of 17", `{"count":17}`, "/count"},
+		{"a negative lease", `{"lease_ms":-1}`, "/lease_ms"},
+		{"a lease longer than the longest", `{"lease_ms":1001}`, "/lease_ms"},
+		{"an empty name excluded", `{"exclude":["a",""]}`, "/exclude/1"},
+		{"65 excluded", `{"exclude":[` + many + `]}`, "/exclude"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			var r pool.Request
+			if err := json.Unmarshal([]byte(row.json), &r); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(pointers(r.Validate(&d)), " "); got != row.wrong {
+				t.Errorf("wrong is %q, want %q", got, row.wrong)
+			}
+		})
+	}
+}

@@ -1,0 +1,99 @@
+package pool
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+)
+
+// What Renew and Complete say of a lease that the caller does not hold.
+var (
+	// ErrNoLease: there is none with this id. It was completed, or it expired and its member was given to others, or the pool was removed.
+	ErrNoLease = errors.New("pool: there is no such lease")
+	// ErrOtherFence: the lease has another fence, so the caller mistakes it for one of its own.
+	ErrOtherFence = errors.New("pool: the lease has another fence")
+	// ErrLost: the lease has expired. It is not renewed, since others may have its place.
+	ErrLost = errors.New("pool: the lease has expired")
+)
+
+var idPattern = regexp.MustCompile(fmt.Sprintf(`^[A-Za-z0-9_-]{%d}$`, sizeOfID))
+
+// Claim is what the holder of a lease shows: both of them, as in Held.
+type Claim struct {
+	ID    string `json:"-"`
+	Fence int64  `json:"fence"`
+}
+
+func (c *Claim) validate(f *faults) {
+	if !idPattern.MatchString(c.ID) {
+		f.add("path:lease", "is not the id of a lease; use the one that the allocation returned")
+	}
+	f.between("/fence", c.Fence, 1, 1<<53)
+}
+
+// Kept is a lease after Renew or Complete.
+type Kept struct {
+	Member      string
+	HeldMS      int64 // since it began
+	ExpiresAtMS int64 // or would have expired
+	Late        bool  // it had expired when it was completed
+}
+
+// Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began. Errors: validation_failed, ErrNoLease,
+// ErrOtherFence, ErrLost, forbidden, or an outcome.
+func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim, leaseMS int64) (Kept, error) {
+	var f faults
+	c.validate(&f)
+	f.between("/lease_ms", leaseMS, 1, pool.Definition.Lease.MaxMS)
+	if err := f.problem(); err != nil {
+		return Kept{}, err
+	}
+	kept, _, err := p.settle(ctx, id, pool, c, leaseMS*1000, store.Idempotency{})
+	return kept, err
+}
+
+// Complete ends a lease: its member has one less. It does so once, a second time there is none. With i.Key set, a repetition has the answer
+// of the first time, and replayed says so. Errors: validation_failed, ErrNoLease, ErrOtherFence, idempotency_mismatch, forbidden, or an outcome.
+func (p *Pools) Complete(ctx context.Context, id *acl.Identity, pool Pool, c Claim, i store.Idempotency) (kept Kept, replayed bool, err error) {
+	var f faults
+	if c.validate(&f); len(f) > 0 {
+		return Kept{}, false, f.problem()
+	}
+	return p.settle(ctx, id, pool, c, 0, i)
+}
+
+// settle runs the script; micros is how long the lease lasts from now, 0 = it ends.
+func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim, micros int64, i store.Idempotency) (kept Kept, replayed bool, err error) {
+	k := keysOf(id, pool.Name)
+	b := appendNumbers(make([]byte, 0, 4*8+sizeOfID), p.Clock(), micros, pool.Definition.Lease.MaxMS*1000, c.Fence)
+	names, argv := p.keep(k, i, append(k.held(), k.state()), []any{append(b, c.ID...)})
+	values, err := p.Redis.RunScript(ctx, id, CommandLease, scriptLease, names, argv...)
+	if err != nil {
+		return kept, false, err
+	}
+	a, err := readAnswer(values)
+	if err != nil {
+		return kept, false, err
+	}
+	switch a.status {
+	case 0:
+	case -1:
+		return kept, false, ErrNoLease
+	case -2:
+		return kept, false, ErrOtherFence
+	case -3:
+		return kept, false, ErrLost
+	default:
+		return kept, false, badReply()
+	}
+	q := packed{rest: a.text}
+	kept = Kept{Late: q.number() == 1, HeldMS: q.number() / 1000, ExpiresAtMS: q.number() / 1000, Member: q.text()}
+	if q.err != nil || q.rest != "" {
+		return Kept{}, false, badReply()
+	}
+	return kept, a.replayed, nil
+}

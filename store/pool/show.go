@@ -1,0 +1,204 @@
+package pool
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// State is a member as it is now.
+type State struct {
+	Member      string          `json:"member"`
+	Weight      int64           `json:"weight"`
+	Available   bool            `json:"available"`
+	Allocations int64           `json:"allocations"`
+	Inflight    int64           `json:"inflight"`                // leases, those counted that have expired and that nobody has noticed yet
+	CoolsAtMS   int64           `json:"cooling_until,omitempty"` // since 1970; 0 = it does not cool
+	Meta        json.RawMessage `json:"meta,omitempty"`
+
+	position int64
+}
+
+// Overview is a pool as it is now.
+type Overview struct {
+	Members   []State // in the order in which they were added
+	Abandoned int64   // leases that expired before they were completed
+	Fence     int64   // of the last lease, 0 = there was none
+}
+
+// Show reads all members. Errors: forbidden, corrupt_value, or an outcome.
+func (p *Pools) Show(ctx context.Context, id *acl.Identity, name string) (o Overview, err error) {
+	if err := CheckName(name); err != nil {
+		return o, err
+	}
+	k := keysOf(id, name)
+	names := []string{k.state(), k.members(), k.counts(), k.off(), k.cooling(), k.inflight(), k.heldOff()}
+	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptShow, names)
+	if err != nil {
+		return o, err
+	}
+	l := lists{values: values}
+	if state := l.next(); state != "" {
+		q := packed{rest: state}
+		q.bytes(4 * 8)
+		o.Fence = q.number()
+		q.number()
+		o.Abandoned = q.number()
+		l.failed = l.failed || q.err != nil
+	}
+	members, counts, off, cool, inflight, heldOff := l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs()
+	for m, record := range members {
+		q := packed{rest: record}
+		s := State{Member: m, Weight: q.number(), position: q.number(), Available: q.number() == 1}
+		if q.rest != "" {
+			s.Meta = json.RawMessage(q.rest)
+		}
+		s.Allocations = l.number(counts[m] + off[m])
+		s.Inflight = l.number(inflight[m] + heldOff[m])
+		s.CoolsAtMS = l.number(cool[m]) / 1000
+		l.failed = l.failed || q.err != nil
+		o.Members = append(o.Members, s)
+	}
+	if l.failed {
+		return Overview{}, badReply()
+	}
+	slices.SortFunc(o.Members, func(a, b State) int { return int(a.position - b.position) })
+	return o, nil
+}
+
+// lists reads a reply of strings and, before each list, its length.
+type lists struct {
+	values []any
+	failed bool
+}
+
+func (l *lists) next() string {
+	if len(l.values) == 0 {
+		l.failed = true
+		return ""
+	}
+	text, ok := l.values[0].(string)
+	l.values, l.failed = l.values[1:], l.failed || !ok
+	return text
+}
+
+// pairs is a list of names and what belongs to each.
+func (l *lists) pairs() map[string]string {
+	if len(l.values) == 0 {
+		l.failed = true
+		return nil
+	}
+	n, ok := l.values[0].(int64)
+	l.values = l.values[1:]
+	if !ok || n < 0 || n > int64(len(l.values)) || n%2 != 0 {
+		l.failed = true
+		return nil
+	}
+	list := make(map[string]string, n/2)
+	for range n / 2 {
+		name := l.next()
+		list[name] = l.next()
+	}
+	return list
+}
+
+// number is a count or a time as Redis writes it; "" = 0.
+func (l *lists) number(text string) int64 {
+	if text == "" {
+		return 0
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	l.failed = l.failed || err != nil || f < 0 || f > 1<<53
+	return int64(f)
+}
+
+// Item is what became of one member of a list.
+type Item struct {
+	Member  string  `json:"member"`
+	Outcome Outcome `json:"outcome"`
+}
+
+// Bulk is how a list of members is put.
+type Bulk struct {
+	Replace bool // members that are not in the list are removed, with their history kept
+	DryRun  bool // nothing is changed, only said
+}
+
+// PutAll puts a list of members, and says what became of each, at last of those that were removed. The list is not one step, but each member
+// is: allocations in between find some changed and others not yet. Errors: validation_failed, forbidden, or an outcome; after that of a later
+// part, those before it are made.
+func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []Member, how Bulk) ([]Item, error) {
+	if err := ValidateMembers("/members", list); err != nil {
+		return nil, err
+	}
+	all := changes(put, list)
+	var now Overview
+	if how.Replace || how.DryRun {
+		var err error
+		if now, err = p.Show(ctx, id, pool.Name); err != nil {
+			return nil, err
+		}
+	}
+	if how.Replace {
+		all = append(all, missing(now.Members, list)...)
+	}
+	var results []Outcome
+	var err error
+	if how.DryRun {
+		results = foretell(now.Members, all)
+	} else {
+		results, err = p.change(ctx, id, pool, all)
+	}
+	items := make([]Item, len(results))
+	for i := range results {
+		items[i] = Item{all[i].Member.Member, results[i]}
+	}
+	return items, err
+}
+
+// missing removes those that are not in the list.
+func missing(now []State, list []Member) (all []change) {
+	listed := make(map[string]bool, len(list))
+	for i := range list {
+		listed[list[i].Member] = true
+	}
+	for i := range now {
+		if !listed[now[i].Member] {
+			all = append(all, change{remove, Member{Member: now[i].Member}})
+		}
+	}
+	return all
+}
+
+// foretell is what the script would say of changes that are no patches.
+func foretell(now []State, all []change) []Outcome {
+	known := make(map[string]*State, len(now))
+	for i := range now {
+		known[now[i].Member] = &now[i]
+	}
+	results := make([]Outcome, len(all))
+	for i := range all {
+		c, s := &all[i], known[all[i].Member.Member]
+		switch {
+		case s == nil:
+			results[i] = Added
+		case c.kind == remove:
+			results[i] = Removed
+		case c.leaves(s):
+			results[i] = Unchanged
+		default:
+			results[i] = Changed
+		}
+	}
+	return results
+}
+
+// leaves says whether a member is the same after the change.
+func (c *change) leaves(s *State) bool {
+	return (c.Weight == nil || *c.Weight == s.Weight) && (c.Available == nil || *c.Available == s.Available) &&
+		(c.Meta == nil || bytes.Equal(c.Meta, s.Meta)) && c.CooldownMS == nil
+}
