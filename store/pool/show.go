@@ -18,9 +18,8 @@ type State struct {
 	Allocations int64           `json:"allocations"`
 	Inflight    int64           `json:"inflight"`                // leases, those counted that have expired and that nobody has noticed yet
 	CoolsAtMS   int64           `json:"cooling_until,omitempty"` // since 1970; 0 = it does not cool
+	Position    int64           `json:"position"`                // in the order in which they were added; round robin goes by it
 	Meta        json.RawMessage `json:"meta,omitempty"`
-
-	position int64
 }
 
 // Overview is a pool as it is now.
@@ -53,7 +52,7 @@ func (p *Pools) Show(ctx context.Context, id *acl.Identity, name string) (o Over
 	members, counts, off, cool, inflight, heldOff := l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs()
 	for m, record := range members {
 		q := packed{rest: record}
-		s := State{Member: m, Weight: q.number(), position: q.number(), Available: q.number() == 1}
+		s := State{Member: m, Weight: q.number(), Position: q.number(), Available: q.number() == 1}
 		if q.rest != "" {
 			s.Meta = json.RawMessage(q.rest)
 		}
@@ -66,7 +65,7 @@ func (p *Pools) Show(ctx context.Context, id *acl.Identity, name string) (o Over
 	if l.failed {
 		return Overview{}, badReply()
 	}
-	slices.SortFunc(o.Members, func(a, b State) int { return int(a.position - b.position) })
+	slices.SortFunc(o.Members, func(a, b State) int { return int(a.Position - b.Position) })
 	return o, nil
 }
 
