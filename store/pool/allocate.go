@@ -45,7 +45,18 @@ type Allocated struct {
 	Member      string
 	Allocations int64 // of the member so far, this one counted
 	Lease       *Held // nil = none
+	Mode        Mode  // of adaptive
 }
+
+// Mode is how adaptive has come to its choice.
+type Mode string
+
+// The modes.
+const (
+	Normal Mode = ""      // by weight
+	Trial  Mode = "trial" // of a member that was ejected: at most once a second, and its report decides
+	Panic  Mode = "panic" // too few members are healthy, so all of them are used
+)
 
 // Held is a lease.
 type Held struct {
@@ -54,6 +65,9 @@ type Held struct {
 	Fence       int64
 	ExpiresAtMS int64 // since 1970, by the clock of Redis
 }
+
+// modes are in the order of the script's numbers.
+var modes = [4]Mode{Normal, Trial, Panic}
 
 // Reason is why nobody was allocated.
 type Reason string
@@ -116,6 +130,7 @@ type choice struct {
 	script *store.Script
 	more   func(keys) []string // keys of the policy beside st and cnt
 	drawn  bool                // it needs random numbers
+	adapts *Adaptive           // its settings; nil = it does not
 	count  int
 	micros int64 // of the lease, 0 = none
 	most   int64 // leases of a member, 0 = any number
@@ -135,6 +150,8 @@ func choiceOf(d *Definition, r *Request) choice {
 		}
 	case WeightedRandom:
 		c.script, c.more, c.drawn = scriptRandom, keys.weighted, true
+	case AdaptivePolicy:
+		c.script, c.more, c.drawn, c.adapts = scriptAdaptive, keys.known, true, &d.Adaptive
 	case LeastInflight:
 		c.script, c.most = scriptLeastInflight, d.Lease.MaxPerMember
 		if c.micros == 0 {
@@ -149,6 +166,7 @@ func choiceOf(d *Definition, r *Request) choice {
 func (k keys) none() []string     { return nil }
 func (k keys) ordered() []string  { return []string{k.ring()} }
 func (k keys) weighted() []string { return []string{k.weights(), k.ring()} }
+func (k keys) known() []string    { return []string{k.ring(), k.health(), k.weights()} }
 
 // keys are KEYS of the script without the record.
 func (c *choice) keys(k keys) []string {
@@ -167,6 +185,9 @@ func (p *Pools) arguments(c choice, r *Request) []byte {
 	b = appendNumbers(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)))
 	for _, m := range r.Exclude {
 		b = appendText(b, m)
+	}
+	if c.adapts != nil {
+		b = c.adapts.append(b)
 	}
 	if c.drawn {
 		for range c.count {
@@ -197,6 +218,9 @@ func (c *choice) result(a answer) (res Result, err error) {
 			m.Lease = &Held{Fence: q.number(), ExpiresAtMS: q.number() / 1000, ID: q.bytes(sizeOfID)}
 		}
 		m.Member = q.text()
+		if c.adapts != nil {
+			m.Mode = modes[q.number()&3]
+		}
 		if q.err != nil {
 			return Result{}, badReply()
 		}

@@ -61,7 +61,7 @@ func TestA7WorkersShareEvenly(t *testing.T) {
 }
 
 func TestARepetitionAllocatesNothing(t *testing.T) {
-	for _, d := range []pool.Definition{{Policy: pool.LeastUsed}, {Policy: pool.RoundRobin}, {Policy: pool.WeightedRoundRobin}, {Policy: pool.WeightedRandom}} {
+	for _, d := range []pool.Definition{{Policy: pool.LeastUsed}, {Policy: pool.RoundRobin}, {Policy: pool.WeightedRoundRobin}, {Policy: pool.WeightedRandom}, {Policy: pool.AdaptivePolicy}} {
 		t.Run(string(d.Policy), func(t *testing.T) {
 			b := newBench(t, d).with("a b", nil)
 			first, replayed := b.allocate(pool.Request{}, "k")
@@ -103,7 +103,7 @@ func TestAnEmptyPoolWritesNothing(t *testing.T) {
 func TestSeveralAreAsOneAfterTheOther(t *testing.T) {
 	for _, d := range []pool.Definition{
 		{Policy: pool.LeastUsed}, {Policy: pool.RoundRobin}, {Policy: pool.WeightedRoundRobin},
-		{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, {Policy: pool.WeightedRandom}, {Policy: pool.LeastInflight},
+		{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, {Policy: pool.WeightedRandom}, {Policy: pool.LeastInflight}, {Policy: pool.AdaptivePolicy},
 	} {
 		t.Run(string(d.Policy+" "+pool.Policy(d.Variant)), func(t *testing.T) {
 			one, many := newBench(t, d).with("a2 b3 c4", weight), newBench(t, d).with("a2 b3 c4", weight)

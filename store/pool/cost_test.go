@@ -51,6 +51,7 @@ func TestServerTime(t *testing.T) {
 			{name: "smooth", d: Definition{Policy: WeightedRoundRobin}, target: "-", text: allocatorText("weights", "smooth")},
 			{name: "classic", d: Definition{Policy: WeightedRoundRobin, Variant: Classic}, target: "-", text: allocatorText("weights", "classic")},
 			{name: "weighted_random", d: Definition{Policy: WeightedRandom}, target: "-", text: allocatorText("weights", "random")},
+			{name: "adaptive", d: Definition{Policy: AdaptivePolicy}, target: "-", text: allocatorText("adaptive", "health", "adaptive_choose")},
 		} {
 			r.n = n
 			rows = append(rows, r)

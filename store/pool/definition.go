@@ -31,6 +31,8 @@ const (
 	WeightedRandom Policy = "weighted_random"
 	// LeastInflight takes the member with the fewest leases, of several the first by its bytes, and leases it.
 	LeastInflight Policy = "least_inflight"
+	// AdaptivePolicy draws in proportion to the weights times what reports say of the members; see Adaptive.
+	AdaptivePolicy Policy = "adaptive"
 )
 
 // Variant is how weighted_round_robin mixes.
@@ -68,6 +70,8 @@ type Definition struct {
 	Variant Variant `json:"variant,omitempty"` // of weighted_round_robin
 	Restore Restore `json:"restore,omitempty"`
 	Lease   Lease   `json:"lease,omitzero"`
+	// Adaptive is of adaptive.
+	Adaptive Adaptive `json:"adaptive,omitzero"`
 }
 
 var namePattern = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
@@ -84,9 +88,9 @@ func CheckName(name string) error {
 func (d *Definition) Validate() error {
 	var f faults
 	if d.Policy == "" {
-		f.add("/policy", "is missing; use least_used, round_robin, weighted_round_robin, weighted_random or least_inflight")
+		f.add("/policy", "is missing; use least_used, round_robin, weighted_round_robin, weighted_random, adaptive or least_inflight")
 	} else {
-		choose(&f, "/policy", &d.Policy, LeastUsed, RoundRobin, WeightedRoundRobin, WeightedRandom, LeastInflight)
+		choose(&f, "/policy", &d.Policy, LeastUsed, RoundRobin, WeightedRoundRobin, WeightedRandom, AdaptivePolicy, LeastInflight)
 	}
 	if d.Policy == WeightedRoundRobin {
 		choose(&f, "/variant", &d.Variant, Smooth, Classic)
@@ -95,6 +99,11 @@ func (d *Definition) Validate() error {
 	}
 	choose(&f, "/restore", &d.Restore, CatchUp, Keep, Zero, Min)
 	d.Lease.validate(&f, d.Policy)
+	if d.Policy == AdaptivePolicy {
+		d.Adaptive.validate(&f)
+	} else {
+		f.only("/adaptive", d.Adaptive != Adaptive{}, AdaptivePolicy)
+	}
 	return f.problem()
 }
 

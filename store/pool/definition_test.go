@@ -3,6 +3,7 @@ package pool_test
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -42,6 +43,18 @@ func TestBadDefinitions(t *testing.T) {
 		{"negative leases of a member", `{"policy":"least_inflight","lease":{"max_per_member":-1}}`, "/lease/max_per_member"},
 		{"too many leases of a member", `{"policy":"least_inflight","lease":{"max_per_member":1000001}}`, "/lease/max_per_member"},
 		{"leases of a member by another policy", `{"policy":"least_used","lease":{"max_per_member":1}}`, "/lease/max_per_member"},
+		{"settings of adaptive by another policy", `{"policy":"least_used","adaptive":{"floor":0.2}}`, "/adaptive"},
+		{"a half life of nothing", `{"policy":"adaptive","adaptive":{"half_life_ms":99}}`, "/adaptive/half_life_ms"},
+		{"a floor above 1", `{"policy":"adaptive","adaptive":{"floor":1.1}}`, "/adaptive/floor"},
+		{"negative recovery", `{"policy":"adaptive","adaptive":{"recover_ms":-1}}`, "/adaptive/recover_ms"},
+		{"one failure ejects", `{"policy":"adaptive","adaptive":{"fail_threshold":1}}`, "/adaptive/fail_threshold"},
+		{"a negative span", `{"policy":"adaptive","adaptive":{"fail_span_ms":-1}}`, "/adaptive/fail_span_ms"},
+		{"a negative ejection", `{"policy":"adaptive","adaptive":{"eject_ms":-1}}`, "/adaptive/eject_ms"},
+		{"a first ejection above the longest", `{"policy":"adaptive","adaptive":{"eject_ms":2000,"eject_max_ms":1999}}`, "/adaptive/eject_max_ms"},
+		{"a negative share of panic", `{"policy":"adaptive","adaptive":{"panic":-0.5}}`, "/adaptive/panic"},
+		{"all latencies degrade", `{"policy":"adaptive","adaptive":{"degrade_latency_factor":1}}`, "/adaptive/degrade_latency_factor"},
+		{"a rate above 1", `{"policy":"adaptive","adaptive":{"degrade_error_rate":5}}`, "/adaptive/degrade_error_rate"},
+		{"a negative baseline", `{"policy":"adaptive","adaptive":{"baseline_ms":-1}}`, "/adaptive/baseline_ms"},
 		{"all at once", `{"policy":"x","restore":"y","lease":{"max_ms":-1}}`, "/policy /restore /lease/max_ms"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -141,5 +154,29 @@ func TestBadAllocations(t *testing.T) {
 				t.Errorf("wrong is %q, want %q", got, row.wrong)
 			}
 		})
+	}
+}
+
+func TestBadReports(t *testing.T) {
+	nan := math.NaN()
+	for _, row := range []struct {
+		name  string
+		list  []pool.Report
+		wrong string
+	}{
+		{"none", nil, "/reports"},
+		{"101 of them", make([]pool.Report, 101), "/reports"},
+		{"no member", []pool.Report{{Outcome: pool.Success}}, "/reports/0/member"},
+		{"no outcome", []pool.Report{{Member: "a"}}, "/reports/0/outcome"},
+		{"an unknown outcome", []pool.Report{{Member: "a", Outcome: "ok"}}, "/reports/0/outcome"},
+		{"a negative latency", []pool.Report{{Member: "a", Outcome: pool.Success, LatencyMS: -1}}, "/reports/0/latency_ms"},
+		{"a latency that is no number", []pool.Report{{Member: "a", Outcome: pool.Success, LatencyMS: nan}}, "/reports/0/latency_ms"},
+		{"a latency of two days", []pool.Report{{Member: "a", Outcome: pool.Success, LatencyMS: 2 * 86_400_000}}, "/reports/0/latency_ms"},
+		{"a saturation above 1", []pool.Report{{Member: "a", Outcome: pool.Success}, {Member: "a", Outcome: pool.Success, Saturation: ptr(1.1)}}, "/reports/1/saturation"},
+		{"a saturation that is no number", []pool.Report{{Member: "a", Outcome: pool.Success, Saturation: &nan}}, "/reports/0/saturation"},
+	} {
+		if got := strings.Join(pointers(pool.ValidateReports("/reports", row.list)), " "); got != row.wrong {
+			t.Errorf("%s: wrong is %q, want %q", row.name, got, row.wrong)
+		}
 	}
 }

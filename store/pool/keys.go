@@ -23,6 +23,7 @@ import (
 //	:ioff   hash, leases of the others
 //	:lease  sorted set of leases by expiry in us
 //	:ld     hash, lease -> doubles fence, start in us; then the member
+//	:a      hash, member -> what is known of its health, see scripts/health.lua
 //	:i:<h>  what an Idempotency-Key remembers
 type keys string
 
@@ -40,6 +41,7 @@ func (k keys) cooling() string  { return string(k) + "cool" }
 func (k keys) inflight() string { return string(k) + "inf" }
 func (k keys) heldOff() string  { return string(k) + "ioff" }
 func (k keys) expiries() string { return string(k) + "lease" }
+func (k keys) health() string   { return string(k) + "a" }
 func (k keys) leases() string   { return string(k) + "ld" }
 
 // record is where the pool keeps what belongs to an Idempotency-Key, which may be long and private: 128 bits of its hash.
@@ -50,7 +52,7 @@ func (k keys) record(idempotency string) string {
 
 // all but the records, which expire.
 func (k keys) all() []string {
-	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases()}
+	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases(), k.health()}
 }
 
 // held are the keys of leases, in the order of the scripts.

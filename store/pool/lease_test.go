@@ -244,7 +244,7 @@ func TestL7LeasesOutliveThatAMemberIsAway(t *testing.T) {
 func TestLeasesByEveryPolicy(t *testing.T) {
 	for _, d := range []pool.Definition{
 		{Policy: pool.LeastUsed}, {Policy: pool.RoundRobin}, {Policy: pool.WeightedRoundRobin},
-		{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, {Policy: pool.WeightedRandom},
+		{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, {Policy: pool.WeightedRandom}, {Policy: pool.AdaptivePolicy},
 	} {
 		t.Run(string(d.Policy+" "+pool.Policy(d.Variant)), func(t *testing.T) {
 			b := newBench(t, d).with("a b", nil)

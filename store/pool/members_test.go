@@ -181,7 +181,7 @@ func TestTheLargestPool(t *testing.T) {
 }
 
 func TestAMemberCools(t *testing.T) {
-	for _, policy := range []pool.Policy{pool.LeastUsed, pool.RoundRobin, pool.WeightedRoundRobin, pool.WeightedRandom, pool.LeastInflight} {
+	for _, policy := range []pool.Policy{pool.LeastUsed, pool.RoundRobin, pool.WeightedRoundRobin, pool.WeightedRandom, pool.LeastInflight, pool.AdaptivePolicy} {
 		t.Run(string(policy), func(t *testing.T) {
 			b := newBench(t, pool.Definition{Policy: policy}).with("a b", nil)
 			cool := func(m string, ms int64) {

@@ -15,7 +15,8 @@ const (
 	CommandShow     = "POOL|SHOW"     // reads
 	CommandAllocate = "POOL|ALLOCATE" // writes, as do the others
 	CommandLease    = "POOL|LEASE"    // renew and complete
-	CommandDefine   = "POOL|DEFINE"   // members, and removing it all
+	CommandReport   = "POOL|REPORT"
+	CommandDefine   = "POOL|DEFINE" // members, and removing it all
 )
 
 // Runner runs a script on keys of one slot; *store.Store is one.
@@ -83,6 +84,8 @@ var (
 	scriptClassic       = allocator("weights", "classic")
 	scriptRandom        = allocator("weights", "random")
 	scriptLeastInflight = allocator("least_inflight")
+	scriptAdaptive      = allocator("adaptive", "health", "adaptive_choose")
+	scriptReport        = store.NewScript(text("report_head") + text("health") + text("report"))
 	scriptMembers       = store.NewScript(text("members"))
 	scriptLease         = store.NewScript(text("lease"))
 	scriptShow          = store.NewScript(text("show"))

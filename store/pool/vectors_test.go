@@ -106,6 +106,11 @@ var vectors = []struct {
 		p.with("a4 b3 c2", weight)
 		p.want("4 3 2", p.picks(9), "a a b a b c a b c")
 	}},
+	{"C7 classic goes on below who is excluded", pool.Definition{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, func(p play) {
+		p.with("A2 B3 C4", weight)
+		p.want("first", p.picks(1), "C")
+		p.want("without C", p.picks(3, "C"), "A B A")
+	}},
 	{"C6 smooth, three", pool.Definition{Policy: pool.WeightedRoundRobin}, func(p play) {
 		p.with("a4 b3 c2", weight)
 		p.want("4 3 2", p.picks(9), "a b c a b a c b a")

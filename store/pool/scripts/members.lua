@@ -1,5 +1,5 @@
 -- Changes members of a pool, or, with no ARGV[2], lets those come back that have cooled.
--- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff.
+-- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff, 10 a.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; restore: 0 catchup, 1 keep, 2 zero, 3 min. 2 for each change doubles: kind: 0
 -- adds or changes, 1 changes, 2 removes, 3 removes with its history; weight, initial count, available, us to cool, each -1 = as it is;
 -- length of the member, length of its meta, -1 = as it is; then both.
@@ -80,6 +80,7 @@ local function change(kind, weight, initial, available, span, m, meta)
     if not record then return 0 end
     call('ZREM', KEYS[7], m)
     call('HDEL', KEYS[2], m)
+    call('HDEL', KEYS[10], m)
     return 4
   end
   if not record and kind == 1 then return 0 end

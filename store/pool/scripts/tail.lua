@@ -39,6 +39,7 @@ for n = 1, count do
   else
     part = pack('<ddc0', total, #m, m)
   end
+  if moded then part = part .. pack('<d', why) end
   if reply == '' then reply = part else reply = reply .. part end
 end
 

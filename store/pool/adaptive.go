@@ -1,0 +1,237 @@
+package pool
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// Adaptive is how adaptive follows the reports on members. The weight of a healthy member is what it was given times
+//
+//	1 - (latency / baseline - 1, at least 0) - 10 * rate of errors - 5 * (saturation above 0.8)
+//
+// and Floor at least. A degraded one has at most a share that grows with the time since its last fault; one that is ejected gets trials
+// alone. All that was reported loses half of its weight in each HalfLifeMS. Zero fields have the default.
+type Adaptive struct {
+	HalfLifeMS    int64   `json:"half_life_ms,omitempty"`   // 10 s; 100 ms to an hour
+	Floor         float64 `json:"floor,omitempty"`          // of the weight, so that recovery is seen: 0.1; 0.001 to 1
+	RecoverMS     int64   `json:"recover_ms,omitempty"`     // without a fault, until one that was degraded is healthy: 30 s; up to an hour
+	FailThreshold int64   `json:"fail_threshold,omitempty"` // failures in a row that eject: 5; 2 to 1,000
+	FailSpanMS    int64   `json:"fail_span_ms,omitempty"`   // time that two of them may span until they do: 5 s; up to an hour
+	EjectMS       int64   `json:"eject_ms,omitempty"`       // the first ejection, each further one is twice as long: 5 s; up to an hour
+	EjectMaxMS    int64   `json:"eject_max_ms,omitempty"`   // the longest: 5 minutes; EjectMS to a day
+	Panic         float64 `json:"panic,omitempty"`          // share of members below which not to eject: 0.5; 0.01 to 1
+	// DegradeLatencyFactor times the baseline, or DegradeErrorRate, degrades: 2, 1.1 to 1,000, and 0.05, 0.001 to 1.
+	DegradeLatencyFactor float64 `json:"degrade_latency_factor,omitempty"`
+	DegradeErrorRate     float64 `json:"degrade_error_rate,omitempty"`
+	BaselineMS           int64   `json:"baseline_ms,omitempty"` // the usual latency, up to an hour; 0 = the median of the members
+}
+
+const hourMS = 3_600_000
+
+func (a *Adaptive) validate(f *faults) {
+	whole := func(field string, n *int64, usual, least, most int64) {
+		if *n == 0 {
+			*n = usual
+		}
+		f.between("/adaptive/"+field, *n, least, most)
+	}
+	part := func(field string, x *float64, usual, least, most float64) {
+		if *x == 0 {
+			*x = usual
+		}
+		if !(*x >= least && *x <= most) { // also not a number
+			f.add("/adaptive/"+field, "is %g; give %g to %g", *x, least, most)
+		}
+	}
+	whole("half_life_ms", &a.HalfLifeMS, 10_000, 100, hourMS)
+	part("floor", &a.Floor, 0.1, 0.001, 1)
+	whole("recover_ms", &a.RecoverMS, 30_000, 1, hourMS)
+	whole("fail_threshold", &a.FailThreshold, 5, 2, 1000)
+	whole("fail_span_ms", &a.FailSpanMS, 5000, 1, hourMS)
+	whole("eject_ms", &a.EjectMS, 5000, 1, hourMS)
+	whole("eject_max_ms", &a.EjectMaxMS, max(300_000, a.EjectMS), max(a.EjectMS, 1), 24*hourMS)
+	part("panic", &a.Panic, 0.5, 0.01, 1)
+	part("degrade_latency_factor", &a.DegradeLatencyFactor, 2, 1.1, 1000)
+	part("degrade_error_rate", &a.DegradeErrorRate, 0.05, 0.001, 1)
+	whole("baseline_ms", &a.BaselineMS, 0, 0, hourMS)
+}
+
+// append packs the settings as health.lua has them.
+func (a *Adaptive) append(b []byte) []byte {
+	for _, x := range [...]float64{
+		float64(a.HalfLifeMS) * 1000, a.Floor, float64(a.RecoverMS) * 1000, float64(a.FailThreshold), float64(a.FailSpanMS) * 1000,
+		float64(a.EjectMS) * 1000, float64(a.EjectMaxMS) * 1000, a.Panic, a.DegradeLatencyFactor, a.DegradeErrorRate, float64(a.BaselineMS),
+	} {
+		b = appendFraction(b, x)
+	}
+	return b
+}
+
+// MaxReports is how many one request may have.
+const MaxReports = 100
+
+// Experience is what became of the use of a member.
+type Experience string
+
+// The experiences.
+const (
+	Success  Experience = "success"
+	Failure  Experience = "failure" // at once: its latency says nothing
+	TimedOut Experience = "timeout" // a failure that was waited for
+)
+
+var experiences = []Experience{Success, Failure, TimedOut}
+
+// Report is what a caller says of its use of a member.
+type Report struct {
+	Member    string     `json:"member"`
+	Outcome   Experience `json:"outcome"`
+	LatencyMS float64    `json:"latency_ms,omitempty"` // 0 to a day; of a failure it is not used
+	// Saturation is how busy the member says it is, 0 to 1; nil = unknown. Above 0.8 it loses weight.
+	Saturation *float64 `json:"saturation,omitempty"`
+}
+
+// ValidateReports finds every fault of a list. Error: validation_failed; pointers begin with at.
+func ValidateReports(at string, list []Report) error {
+	var f faults
+	if len(list) == 0 || len(list) > MaxReports {
+		f.add(at, "has %d reports; give 1 to %d", len(list), MaxReports)
+		return f.problem()
+	}
+	for i := range list {
+		r, here := &list[i], fmt.Sprintf("%s/%d", at, i)
+		f.member(here+"/member", r.Member)
+		if r.Outcome == "" {
+			f.add(here+"/outcome", "is missing; use success, failure or timeout")
+		} else {
+			choose(&f, here+"/outcome", &r.Outcome, experiences...)
+		}
+		if !(r.LatencyMS >= 0 && r.LatencyMS <= 24*hourMS) {
+			f.add(here+"/latency_ms", "is %g; give 0 to %d", r.LatencyMS, 24*hourMS)
+		}
+		if r.Saturation != nil && !(*r.Saturation >= 0 && *r.Saturation <= 1) {
+			f.add(here+"/saturation", "is %g; give 0 to 1", *r.Saturation)
+		}
+	}
+	return f.problem()
+}
+
+// Condition is the state of a member's health.
+type Condition string
+
+// The conditions.
+const (
+	Healthy   Condition = "healthy"
+	Degraded  Condition = "degraded"
+	Unhealthy Condition = "unhealthy" // it is ejected, and gets trials
+	Unknown   Condition = "unknown"   // there is no such member, or it is not available
+)
+
+var conditions = []Condition{Healthy, Degraded, Unhealthy, Unknown}
+
+// Health is what the reports on a member come to.
+type Health struct {
+	Member    string    `json:"member"`
+	Condition Condition `json:"state"`
+	Factor    float64   `json:"factor"`     // by which its weight counts, Floor to 1
+	LatencyMS float64   `json:"latency_ms"` // with five samples at the baseline supposed
+	Changed   bool      `json:"changed"`    // it has another condition since this report
+}
+
+// Report takes reports, in their order and at one time, and returns the health after each. Those on members that have left change nothing.
+// Errors: validation_failed, forbidden, or an outcome.
+func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []Report) ([]Health, error) {
+	if err := ValidateReports("/reports", list); err != nil {
+		return nil, err
+	}
+	var b []byte
+	for i := range list {
+		r := &list[i]
+		outcome, saturation := 0, -1.0
+		for n, e := range experiences {
+			if e == r.Outcome {
+				outcome = n
+			}
+		}
+		if r.Saturation != nil {
+			saturation = *r.Saturation
+		}
+		b = appendFraction(appendFraction(appendNumbers(b, int64(outcome)), r.LatencyMS), saturation)
+		b = appendText(b, r.Member)
+	}
+	text, err := p.report(ctx, id, pool, CommandReport, b)
+	if err != nil {
+		return nil, err
+	}
+	q := packed{rest: text}
+	all := make([]Health, len(list))
+	for i := range all {
+		all[i] = q.health()
+		all[i].Member = list[i].Member
+	}
+	return all, q.whole()
+}
+
+// Health is that of all eligible members, in the order of the ring. Errors: forbidden, or an outcome.
+func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []Health, err error) {
+	text, err := p.report(ctx, id, pool, CommandShow)
+	if err != nil {
+		return nil, err
+	}
+	q := packed{rest: text}
+	for q.rest != "" {
+		h := q.health()
+		h.Member = q.text()
+		all = append(all, h)
+	}
+	return all, q.whole()
+}
+
+func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command string, reports ...any) (string, error) {
+	k := keysOf(id, pool.Name)
+	settings := pool.Definition.Adaptive
+	if settings == (Adaptive{}) { // of another policy: what is reported now counts when it becomes adaptive
+		settings.validate(new(faults))
+	}
+	b := settings.append(appendFraction(appendNumbers(nil, p.Clock()), p.Draw()))
+	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health()}, append([]any{b}, reports...)...)
+	if err != nil {
+		return "", err
+	}
+	text, ok := values[0].(string)
+	if !ok {
+		return "", badReply()
+	}
+	return text, nil
+}
+
+func (p *packed) health() (h Health) {
+	h.Condition, h.Factor, h.LatencyMS, h.Changed = conditions[p.number()&3], p.fraction(), p.fraction(), p.number() == 1
+	return h
+}
+
+// fraction is a double that is a number.
+func (p *packed) fraction() float64 {
+	text := p.bytes(8)
+	if text == "" {
+		return 0
+	}
+	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(text)))
+	if math.IsNaN(f) || math.IsInf(f, 0) {
+		p.err = errBadReply
+		return 0
+	}
+	return f
+}
+
+// whole says whether all was read, and was right.
+func (p *packed) whole() error {
+	if p.err != nil || p.rest != "" {
+		return badReply()
+	}
+	return nil
+}

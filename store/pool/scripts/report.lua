@@ -1,0 +1,83 @@
+-- ejected is for how long, in us: twice as long each time, a tenth more or less, so that not all come back at once.
+local function ejected(o)
+  return math.min(longest, eject * 2 ^ o.ejections) * (0.9 + 0.2 * drawn)
+end
+
+local function succeeded(o, latency, usual)
+  o.L, o.n, o.row = o.L + latency, o.n + 1, 0
+  local _, mean = weighed(o, usual)
+  local slow = o.C > 10 and mean > factor * usual
+  if o.state == 2 then
+    if now < o.back then return end
+    o.good = o.good + 1
+    if o.good >= 3 then o.state, o.clean, o.F = 1, now, 0 end
+  elseif o.state == 1 then
+    if slow or mean > 1.5 * usual or o.C > 10 and o.F / (o.C + 20) > rate then
+      o.clean = now
+    elseif now - o.clean >= recover then
+      o.state, o.ejections = 0, 0
+    end
+  elseif slow then
+    o.state, o.clean = 1, now
+  end
+end
+
+local function failed(o)
+  o.F = o.F + 1
+  if o.row == 0 then o.first = now end
+  o.row, o.good, o.clean = o.row + 1, 0, now
+  local errors = o.F / (o.C + 20)
+  if o.state == 2 then
+    if now >= o.back then
+      o.ejections = o.ejections + 1
+      o.back = now + ejected(o)
+    end
+  elseif o.row >= threshold or o.row >= 2 and now - o.first >= span or o.C > 10 and errors > 0.5 then
+    o.state, o.back = 2, now + ejected(o)
+  elseif o.state == 0 and (o.row >= 2 or o.C > 10 and errors > rate) then
+    o.state = 1
+  end
+end
+
+local names, list = {}, {}
+if not ARGV[2] or baseline == 0 then
+  names = call('ZRANGE', KEYS[1], '0', '-1')
+  list = everyone(KEYS[2], names)
+end
+local usual = base(list) -- of the moment before: all reports of a request are of one
+local reply = {}
+
+if not ARGV[2] then
+  for i, m in ipairs(names) do
+    local w, latency = weighed(list[i], usual)
+    reply[i] = pack('<dddddc0', list[i].state, w, latency, 0, #m, m)
+  end
+  return table.concat(reply)
+end
+
+local at, changed = 1, {}
+while at <= #ARGV[2] do
+  local outcome, latency, saturation, length, from = unpack('<dddd', ARGV[2], at)
+  local m = sub(ARGV[2], from, from + length - 1)
+  at = from + length
+  local o = changed[m]
+  if not o and call('ZSCORE', KEYS[1], m) then o = read(call('HGET', KEYS[2], m)) end
+  if o then
+    local before = o.state
+    o.C = o.C + 1
+    if saturation >= 0 then o.S, o.s = o.S + saturation, o.s + 1 end
+    if outcome == 0 then
+      succeeded(o, latency, usual)
+    else
+      if outcome == 2 then o.L, o.n = o.L + latency, o.n + 1 end -- it was waited for
+      failed(o)
+    end
+    changed[m] = o
+    local w, mean = weighed(o, usual)
+    reply[#reply + 1] = pack('<dddd', o.state, w, mean, before ~= o.state and 1 or 0)
+  else
+    reply[#reply + 1] = pack('<dddd', 3, 0, 0, 0)
+  end
+end
+for m, o in pairs(changed) do call('HSET', KEYS[2], m, written(o)) end
+return table.concat(reply)
