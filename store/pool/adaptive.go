@@ -14,7 +14,7 @@ import (
 //	1 - (latency / baseline - 1, at least 0) - 10 * rate of errors - 5 * (saturation above 0.8)
 //
 // and Floor at least. A degraded one has at most a share that grows with the time since its last fault; one that is ejected gets trials
-// alone. All that was reported loses half of its weight in each HalfLifeMS. Zero fields have the default.
+// alone. A change of weight may take 200 ms to be seen, one of state takes none. All that was reported loses half of its weight in each HalfLifeMS. Zero fields have the default.
 type Adaptive struct {
 	HalfLifeMS    int64   `json:"half_life_ms,omitempty"`   // 10 s; 100 ms to an hour
 	Floor         float64 `json:"floor,omitempty"`          // of the weight, so that recovery is seen: 0.1; 0.001 to 1
@@ -198,7 +198,7 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command
 		settings.validate(new(faults))
 	}
 	b := settings.append(appendFraction(appendNumbers(nil, p.Clock()), p.Draw()))
-	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health()}, append([]any{b}, reports...)...)
+	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums()}, append([]any{b}, reports...)...)
 	if err != nil {
 		return "", err
 	}

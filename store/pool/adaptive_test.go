@@ -276,3 +276,35 @@ func TestWeightsCountWithHealth(t *testing.T) {
 	}
 	b.want("another policy", b.picks(3), "A B C")
 }
+
+// What is made of the reports is used for 200 ms, and by choices with exclusions not at all.
+func TestWeightsThatReportsChangeAreSeenSoon(t *testing.T) {
+	b := newAdaptive(t, "A B")
+	b.want("at first", b.drawn(.4)+b.drawn(.6), "AB")
+	for range 5 {
+		b.success("A", 200) // its factor is 0.5 then, and it is healthy
+	}
+	b.want("at once", b.drawn(.4)+b.drawn(.6), "AB")
+	b.now += second/5 - 1
+	b.want("a moment later", b.drawn(.4), "A")
+	b.now++
+	b.want("after 200 ms", b.drawn(.3)+b.drawn(.4), "AB")
+	b.now += 1000 * second
+	b.want("much later", b.drawn(.3)+b.drawn(.49), "AA")
+	b.now -= 500 * second
+	b.want("when the clock was set back", b.drawn(.49)+b.drawn(.51), "AB")
+}
+
+func TestManyAdaptiveMembers(t *testing.T) {
+	b := newAdaptive(t, "")
+	b.put(numbered("m", 700)...)
+	for _, i := range []int{0, 1, 350, 698, 699} {
+		want := fmt.Sprintf("m%04d", i)
+		u := (float64(i) + .5) / 700
+		b.want("drawn", b.drawn(u)+" "+b.drawn(u), want+" "+want)
+	}
+	b.define(pool.Definition{Policy: pool.WeightedRandom})
+	for _, i := range []int{0, 1, 350, 698, 699} {
+		b.want("weighted", b.drawn((float64(i)+.5)/700), fmt.Sprintf("m%04d", i))
+	}
+}

@@ -104,6 +104,9 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 	c := choiceOf(pool.Definition, r)
 	k := keysOf(id, pool.Name)
 	names, argv := p.keep(k, i, c.keys(k), []any{p.arguments(c, r)})
+	if i.Key != "" {
+		argv = append(argv, c.shape())
+	}
 	for range coolRounds {
 		values, err := p.Redis.RunScript(ctx, id, CommandAllocate, c.script, names, argv...)
 		if err != nil {
@@ -149,7 +152,7 @@ func choiceOf(d *Definition, r *Request) choice {
 			c.script = scriptClassic
 		}
 	case WeightedRandom:
-		c.script, c.more, c.drawn = scriptRandom, keys.weighted, true
+		c.script, c.more, c.drawn = scriptRandom, keys.summed, true
 	case AdaptivePolicy:
 		c.script, c.more, c.drawn, c.adapts = scriptAdaptive, keys.known, true, &d.Adaptive
 	case LeastInflight:
@@ -166,7 +169,8 @@ func choiceOf(d *Definition, r *Request) choice {
 func (k keys) none() []string     { return nil }
 func (k keys) ordered() []string  { return []string{k.ring()} }
 func (k keys) weighted() []string { return []string{k.weights(), k.ring()} }
-func (k keys) known() []string    { return []string{k.ring(), k.health(), k.weights()} }
+func (k keys) summed() []string   { return []string{k.ring(), k.sums(), k.weights()} }
+func (k keys) known() []string    { return []string{k.ring(), k.health(), k.weights(), k.adaptiveSums()} }
 
 // keys are KEYS of the script without the record.
 func (c *choice) keys(k keys) []string {
@@ -204,8 +208,36 @@ func (p *Pools) arguments(c choice, r *Request) []byte {
 	return b
 }
 
+// shape says what the answer has of each member. It is kept with it, since the repetition may come when the pool has another policy.
+func (c *choice) shape() string {
+	shape := byte('0')
+	if c.micros > 0 {
+		shape |= leased
+	}
+	if c.adapts != nil {
+		shape |= moded
+	}
+	return string(shape)
+}
+
+const (
+	leased byte = 1 << iota
+	moded
+)
+
 // result reads what the script has answered.
 func (c *choice) result(a answer) (res Result, err error) {
+	shape := c.shape()
+	if a.replayed {
+		if shape = a.text[:min(1, len(a.text))]; shape < "0" || shape > "3" {
+			return res, store.NewError(store.CodeCorruptValue, "what is kept of the first request with this Idempotency-Key cannot be read")
+		}
+		a.text = a.text[1:]
+	}
+	return parse(shape[0], a)
+}
+
+func parse(shape byte, a answer) (res Result, err error) {
 	if a.status < 0 {
 		if int(-a.status) > len(reasons) {
 			return res, badReply()
@@ -214,11 +246,11 @@ func (c *choice) result(a answer) (res Result, err error) {
 	}
 	for q := (packed{rest: a.text}); ; {
 		m := Allocated{Allocations: q.number()}
-		if c.micros > 0 {
+		if shape&leased != 0 {
 			m.Lease = &Held{Fence: q.number(), ExpiresAtMS: q.number() / 1000, ID: q.bytes(sizeOfID)}
 		}
 		m.Member = q.text()
-		if c.adapts != nil {
+		if shape&moded != 0 {
 			m.Mode = modes[q.number()&3]
 		}
 		if q.err != nil {

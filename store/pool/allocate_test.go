@@ -3,6 +3,7 @@ package pool_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -78,6 +79,21 @@ func TestARepetitionAllocatesNothing(t *testing.T) {
 			}
 			b.want("counts", b.counts(), "a1 b0")
 		})
+	}
+}
+
+func TestARepetitionUnderAnotherPolicyHasTheFirstAnswer(t *testing.T) {
+	all := []pool.Definition{{Policy: pool.LeastUsed}, {Policy: pool.LeastInflight}, {Policy: pool.AdaptivePolicy}}
+	for _, d := range all {
+		b := newBench(t, d).with("a", nil)
+		first, _ := b.allocate(pool.Request{}, "k")
+		for _, other := range all {
+			b.define(other)
+			again, replayed := b.allocate(pool.Request{}, "k")
+			if !replayed || !reflect.DeepEqual(first, again) {
+				t.Errorf("%s, then %s: %+v, then %+v, replayed %v", d.Policy, other.Policy, first, again, replayed)
+			}
+		}
 	}
 }
 

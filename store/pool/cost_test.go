@@ -50,8 +50,8 @@ func TestServerTime(t *testing.T) {
 			{name: "least_used with a lease", d: Definition{Policy: LeastUsed}, r: Request{LeaseMS: 60_000}, target: "5", text: allocatorText("least_used")},
 			{name: "smooth", d: Definition{Policy: WeightedRoundRobin}, target: "-", text: allocatorText("weights", "smooth")},
 			{name: "classic", d: Definition{Policy: WeightedRoundRobin, Variant: Classic}, target: "-", text: allocatorText("weights", "classic")},
-			{name: "weighted_random", d: Definition{Policy: WeightedRandom}, target: "-", text: allocatorText("weights", "random")},
-			{name: "adaptive", d: Definition{Policy: AdaptivePolicy}, target: "-", text: allocatorText("adaptive", "health", "adaptive_choose")},
+			{name: "weighted_random", d: Definition{Policy: WeightedRandom}, target: "-", text: allocatorText("search", "random")},
+			{name: "adaptive", d: Definition{Policy: AdaptivePolicy}, target: "-", text: allocatorText("adaptive", "health", "search", "adaptive_choose")},
 		} {
 			r.n = n
 			rows = append(rows, r)

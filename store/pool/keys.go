@@ -24,6 +24,7 @@ import (
 //	:lease  sorted set of leases by expiry in us
 //	:ld     hash, lease -> doubles fence, start in us; then the member
 //	:a      hash, member -> what is known of its health, see scripts/health.lua
+//	:ws     string, the sums of the weights, see scripts/random.lua; :as those of adaptive, see scripts/adaptive.lua
 //	:i:<h>  what an Idempotency-Key remembers
 type keys string
 
@@ -31,18 +32,20 @@ func keysOf(id *acl.Identity, name string) keys {
 	return keys("slotgate:p:{" + id.App.Namespace + "/" + name + "}:")
 }
 
-func (k keys) state() string    { return string(k) + "st" }
-func (k keys) members() string  { return string(k) + "m" }
-func (k keys) counts() string   { return string(k) + "cnt" }
-func (k keys) ring() string     { return string(k) + "ring" }
-func (k keys) weights() string  { return string(k) + "w" }
-func (k keys) off() string      { return string(k) + "off" }
-func (k keys) cooling() string  { return string(k) + "cool" }
-func (k keys) inflight() string { return string(k) + "inf" }
-func (k keys) heldOff() string  { return string(k) + "ioff" }
-func (k keys) expiries() string { return string(k) + "lease" }
-func (k keys) health() string   { return string(k) + "a" }
-func (k keys) leases() string   { return string(k) + "ld" }
+func (k keys) state() string        { return string(k) + "st" }
+func (k keys) members() string      { return string(k) + "m" }
+func (k keys) counts() string       { return string(k) + "cnt" }
+func (k keys) ring() string         { return string(k) + "ring" }
+func (k keys) weights() string      { return string(k) + "w" }
+func (k keys) off() string          { return string(k) + "off" }
+func (k keys) cooling() string      { return string(k) + "cool" }
+func (k keys) inflight() string     { return string(k) + "inf" }
+func (k keys) heldOff() string      { return string(k) + "ioff" }
+func (k keys) expiries() string     { return string(k) + "lease" }
+func (k keys) health() string       { return string(k) + "a" }
+func (k keys) sums() string         { return string(k) + "ws" }
+func (k keys) adaptiveSums() string { return string(k) + "as" }
+func (k keys) leases() string       { return string(k) + "ld" }
 
 // record is where the pool keeps what belongs to an Idempotency-Key, which may be long and private: 128 bits of its hash.
 func (k keys) record(idempotency string) string {
@@ -52,7 +55,8 @@ func (k keys) record(idempotency string) string {
 
 // all but the records, which expire.
 func (k keys) all() []string {
-	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases(), k.health()}
+	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases(), k.health(),
+		k.sums(), k.adaptiveSums()}
 }
 
 // held are the keys of leases, in the order of the scripts.

@@ -220,7 +220,8 @@ func (p *Pools) cooled(ctx context.Context, id *acl.Identity, k keys, d *Definit
 
 // membership are the keys of the script that changes members.
 func (k keys) membership() []string {
-	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.health()}
+	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.health(),
+		k.sums(), k.adaptiveSums()}
 }
 
 // restoring is ARGV[1] of that script.

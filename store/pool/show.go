@@ -111,7 +111,7 @@ func (l *lists) number(text string) int64 {
 		return 0
 	}
 	f, err := strconv.ParseFloat(text, 64)
-	l.failed = l.failed || err != nil || f < 0 || f > 1<<53
+	l.failed = l.failed || err != nil || !(f >= 0 && f <= 1<<53)
 	return int64(f)
 }
 

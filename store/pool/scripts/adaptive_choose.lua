@@ -1,45 +1,64 @@
 at = after + 8 * count
 moded = true
-local leases = 6
-local names = call('ZRANGE', KEYS[3], '0', '-1')
-local list, weights = everyone(KEYS[4], names), call('GET', KEYS[5]) or ''
-local usual = base(list) -- also by those that are excluded
-local effective, total, usable, none = {}, 0, 0, -2
-for i, m in ipairs(names) do
-  if not out or not out[m] then
-    local given = unpack('<d', weights, i * 16 - 15)
-    none = -3
-    if given > 0 then
-      effective[i] = weighed(list[i], usual) * given
-      total = total + 1
-      if list[i].state < 2 then usable = usable + 1 end
-    end
+local leases = 7
+local never = 9007199254740992
+local sums, made, next_trial, all = not out and call('GET', KEYS[6]), 0, 0, 0
+if sums then
+  made, next_trial, all = unpack('<ddd', sums)
+  if now < made or now - made >= 200000 or now >= next_trial then sums = nil end
+end
+
+local names, list, effective, none -- of all, if as was not good
+-- set_next finds when the next trial is due.
+local function set_next()
+  next_trial = never
+  for i, o in ipairs(list) do
+    if all == 0 and effective[i] and o.state == 2 then next_trial = math.min(next_trial, math.max(o.back, o.trial + 1000000)) end
   end
 end
-local all = usable < panic * total
-local function choose(n)
-  local sum, last = 0, nil
+
+if not sums then
+  names, effective, none = call('ZRANGE', KEYS[3], '0', '-1'), {}, -2
+  list = everyone(KEYS[4], names)
+  local weights, usual, total, usable = call('GET', KEYS[5]) or '', base(list), 0, 0 -- usual also by those that are excluded
+  for i, m in ipairs(names) do
+    if not out or not out[m] then
+      local given = unpack('<d', weights, i * 16 - 15)
+      none = -3
+      if given > 0 then
+        effective[i] = weighed(list[i], usual) * given
+        total = total + 1
+        if list[i].state < 2 then usable = usable + 1 end
+      end
+    end
+  end
+  all = usable < panic * total and 1 or 0
+  local sum, upto = 0, {}
   for i, o in ipairs(list) do
-    if effective[i] then
-      if o.state == 2 and not all and now >= o.back and now - o.trial >= 1000000 then
+    if effective[i] and (o.state < 2 or all == 1) then sum = sum + effective[i] end
+    upto[i] = sum
+  end
+  set_next()
+  sums = pack('<ddd', 0, 0, 0) .. pack('<' .. string.rep('d', #upto), _G.unpack(upto))
+end
+local size = #sums / 8 - 3
+local total = size > 0 and unpack('<d', sums, #sums - 7) or 0
+
+local function choose(n)
+  if now >= next_trial then
+    for i, o in ipairs(list) do
+      if effective[i] and o.state == 2 and now >= o.back and now - o.trial >= 1000000 then
         o.trial = now
         call('HSET', KEYS[4], names[i], written(o))
+        set_next()
         return names[i], 1
       end
-      if o.state < 2 or all then sum, last = sum + effective[i], i end
     end
   end
-  if not last then return nil, none end
-  local rest = unpack('<d', ARGV[1], after + 8 * (n - 1)) * sum
-  for i, o in ipairs(list) do
-    if effective[i] and (o.state < 2 or all) then
-      rest = rest - effective[i]
-      if rest < 0 then
-        last = i
-        break
-      end
-    end
-  end
-  return names[last], all and 2 or 0
+  if total == 0 then return nil, none end
+  local i = found(sums, 25, size, unpack('<d', ARGV[1], after + 8 * n - 8) * total)
+  return names and names[i] or call('ZRANGE', KEYS[3], i - 1, i - 1)[1], all * 2
 end
-local keep
+local function keep()
+  if names and not out then call('SET', KEYS[6], pack('<ddd', now, next_trial, all) .. sub(sums, 25)) end
+end

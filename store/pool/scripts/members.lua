@@ -1,5 +1,5 @@
 -- Changes members of a pool, or, with no ARGV[2], lets those come back that have cooled.
--- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff, 10 a.
+-- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff, 10 a, 11 ws, 12 as.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; restore: 0 catchup, 1 keep, 2 zero, 3 min. 2 for each change doubles: kind: 0
 -- adds or changes, 1 changes, 2 removes, 3 removes with its history; weight, initial count, available, us to cool, each -1 = as it is;
 -- length of the member, length of its meta, -1 = as it is; then both.
@@ -14,7 +14,7 @@ end
 local state = call('GET', KEYS[1]) or string.rep('\0', 64)
 local wake, cursor, place, level, fence, due, abandoned, last = unpack('<dddddddd', state)
 local weights = call('GET', KEYS[5]) or ''
-local reset = false -- the classic variant begins anew
+local reset = false -- what was made of members and weights begins anew
 
 -- lowest is the least count of the eligible.
 local function lowest()
@@ -140,6 +140,7 @@ end
 wake = tonumber(call('ZRANGE', KEYS[7], '0', '0', 'WITHSCORES')[2]) or 0
 if reset then
   place, level = 0, 0
+  call('DEL', KEYS[11], KEYS[12])
   if weights == '' then call('DEL', KEYS[5]) else call('SET', KEYS[5], weights) end
 end
 local new = pack('<dddddddd', wake, cursor, place, level, fence, due, abandoned, last)

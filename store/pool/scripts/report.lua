@@ -55,7 +55,7 @@ if not ARGV[2] then
   return table.concat(reply)
 end
 
-local at, changed = 1, {}
+local at, changed, other = 1, {}, false
 while at <= #ARGV[2] do
   local outcome, latency, saturation, length, from = unpack('<dddd', ARGV[2], at)
   local m = sub(ARGV[2], from, from + length - 1)
@@ -72,12 +72,13 @@ while at <= #ARGV[2] do
       if outcome == 2 then o.L, o.n = o.L + latency, o.n + 1 end -- it was waited for
       failed(o)
     end
-    changed[m] = o
+    changed[m], other = o, other or before ~= o.state
     local w, mean = weighed(o, usual)
     reply[#reply + 1] = pack('<dddd', o.state, w, mean, before ~= o.state and 1 or 0)
   else
     reply[#reply + 1] = pack('<dddd', 3, 0, 0, 0)
   end
 end
+if other then call('DEL', KEYS[3]) end
 for m, o in pairs(changed) do call('HSET', KEYS[2], m, written(o)) end
 return table.concat(reply)

@@ -1,5 +1,5 @@
 -- Takes reports on members, or tells how they are: report_head.lua, health.lua, report.lua.
--- KEYS: 1 ring, 2 a.
+-- KEYS: 1 ring, 2 a, 3 as.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; what was drawn, 0 to 1; the settings of health.lua. 2 for each report doubles:
 -- outcome 0 success, 1 failure, 2 failure by time; latency in ms; saturation 0 to 1, -1 = unknown; length of the member, the member. With no
 -- ARGV[2] all members of the ring are told.

@@ -57,5 +57,5 @@ if reply == '' then
   return {why, wait + -wait % 1}
 end
 if keep then keep() end
-if head then call('SET', KEYS[#KEYS], head .. reply, 'PX', ARGV[3]) end
+if head then call('SET', KEYS[#KEYS], head .. ARGV[4] .. reply, 'PX', ARGV[3]) end
 return reply
