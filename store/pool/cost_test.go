@@ -70,7 +70,7 @@ func TestServerTime(t *testing.T) {
 				t.Fatal(err)
 			}
 			calls := 200
-			if r.target == "-" && r.n > 64 {
+			if r.d.Policy == WeightedRoundRobin && r.n > 64 {
 				calls = 10
 			}
 			micros := serverTime(ctx, t, node, r.text, calls, func() []any {

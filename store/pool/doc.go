@@ -5,8 +5,8 @@
 //   - A choice is one atomic step in Redis, for all gateways together, and is sent once. With an Idempotency-Key its repetition has the
 //     first answer and chooses nothing.
 //   - A pool that has nobody to offer answers so, with the reason, and nothing is written.
-//   - The same calls give the same sequence: least_used, round_robin and weighted_round_robin draw nothing, and weighted_random draws in
-//     the gateway.
+//   - The same calls give the same sequence: least_used, round_robin and weighted_round_robin draw nothing, and what
+//     weighted_random and adaptive draw is drawn in the gateway.
 //   - Time is that of the Redis node alone.
 //   - A lease is held until it is completed or expires; then its member is free again, and who comes late is told.
 //   - A pool's policy can be changed at any time: all that policies need is kept for each.

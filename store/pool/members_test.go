@@ -171,6 +171,14 @@ func TestTheLargestPool(t *testing.T) {
 	b.want("smooth", b.picks(3), "a0007 a0000 a0001")
 	b.define(pool.Definition{Policy: pool.WeightedRoundRobin, Variant: pool.Classic})
 	b.want("classic", b.picks(2), "a0007 a0007")
+	for _, policy := range []pool.Policy{pool.WeightedRandom, pool.AdaptivePolicy} { // of 1,999 + 1,000
+		b.define(pool.Definition{Policy: policy})
+		got := ""
+		for _, b.draw = range []float64{0, 7.5 / 2999, 1006.5 / 2999, 1007.5 / 2999, 2998.5 / 2999} {
+			got += b.picks(1) + " "
+		}
+		b.want(string(policy), got, "a0000 a0007 a0007 a0008 b0999 ")
+	}
 	b.define(pool.Definition{Policy: pool.RoundRobin})
 	b.want("round robin", b.picks(2), "a0000 a0001")
 	got, err := b.PutAll(testContext(t), b.id, b.pool, numbered("b", 10), pool.Bulk{Replace: true})

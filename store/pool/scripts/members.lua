@@ -21,6 +21,14 @@ local function lowest()
   return tonumber(call('ZRANGE', KEYS[3], '0', '0', 'WITHSCORES')[2]) or 0
 end
 
+-- searchable makes a set of one member a skip list. As the list that small sets are, a step of a counter would read half of it: with 64
+-- members twice as long as with 1,000. A name over 64 bytes does that, also when it is gone.
+local function searchable(key)
+  local long = string.rep('-', 65)
+  call('ZADD', key, '0', long)
+  call('ZREM', key, long)
+end
+
 -- enter makes m eligible. count is what it begins with if that was said, nil = what there is of it, or the least.
 local function enter(m, weight, position, count)
   local old = call('ZSCORE', KEYS[6], m)
@@ -39,6 +47,11 @@ local function enter(m, weight, position, count)
   local held = call('HGET', KEYS[9], m)
   if held then call('HDEL', KEYS[9], m) end
   call('ZADD', KEYS[8], held or '0', m)
+  if weights == '' then
+    searchable(KEYS[3])
+    searchable(KEYS[4])
+    searchable(KEYS[8])
+  end
   local rank = call('ZRANK', KEYS[4], m)
   weights = sub(weights, 1, rank * 16) .. pack('<dd', weight, 0) .. sub(weights, rank * 16 + 1)
   reset = true
