@@ -16,9 +16,10 @@ import (
 // and Floor at least. A degraded one has at most a share that grows with the time since its last fault; one that is ejected gets trials
 // alone. A change of weight may take 200 ms to be seen, one of state takes none. All that was reported loses half of its weight in each HalfLifeMS. Zero fields have the default.
 type Adaptive struct {
-	HalfLifeMS    int64   `json:"half_life_ms,omitempty"`   // 10 s; 100 ms to an hour
-	Floor         float64 `json:"floor,omitempty"`          // of the weight, so that recovery is seen: 0.1; 0.001 to 1
-	RecoverMS     int64   `json:"recover_ms,omitempty"`     // without a fault, until one that was degraded is healthy: 30 s; up to an hour
+	HalfLifeMS int64   `json:"half_life_ms,omitempty"` // 10 s; 100 ms to an hour
+	Floor      float64 `json:"floor,omitempty"`        // of the weight, so that recovery is seen: 0.1; 0.001 to 1
+	// RecoverMS is how long one that was degraded must be without a fault to be healthy: 30 s; up to an hour.
+	RecoverMS     int64   `json:"recover_ms,omitempty"`
 	FailThreshold int64   `json:"fail_threshold,omitempty"` // failures in a row that eject: 5; 2 to 1,000
 	FailSpanMS    int64   `json:"fail_span_ms,omitempty"`   // time that two of them may span until they do: 5 s; up to an hour
 	EjectMS       int64   `json:"eject_ms,omitempty"`       // the first ejection, each further one is twice as long: 5 s; up to an hour

@@ -24,6 +24,9 @@ type Request struct {
 	Count int `json:"count,omitempty"`
 	// LeaseMS is how long each is leased, up to the pool's max_ms; 0 = not at all, of least_inflight the pool's default_ms.
 	LeaseMS int64 `json:"lease_ms,omitempty"`
+	// Sticky names who asks, in 1 to 256 bytes; "" = nobody. Who was allocated to it before is allocated again, as long as the policy could
+	// choose it and for the pool's sticky_ms. The turn of the others is not moved by that.
+	Sticky string `json:"sticky,omitempty"`
 }
 
 // Validate finds every fault. Error: validation_failed.
@@ -31,6 +34,9 @@ func (r *Request) Validate(d *Definition) error {
 	var f faults
 	f.between("/count", int64(r.Count), 0, MaxCount)
 	f.between("/lease_ms", r.LeaseMS, 0, d.Lease.MaxMS)
+	if len(r.Sticky) > MaxMember {
+		f.add("/sticky", "has %d bytes; give %d at most", len(r.Sticky), MaxMember)
+	}
 	if len(r.Exclude) > MaxExclude {
 		f.add("/exclude", "has %d members; give %d at most", len(r.Exclude), MaxExclude)
 	}
@@ -103,7 +109,11 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 	}
 	c := choiceOf(pool.Definition, r)
 	k := keysOf(id, pool.Name)
-	names, argv := p.keep(k, i, c.keys(k), []any{p.arguments(c, r)})
+	names := c.keys(k)
+	if r.Sticky != "" {
+		names = append(names, k.sticky(r.Sticky))
+	}
+	names, argv := p.keep(k, i, names, []any{p.arguments(c, r)})
 	if i.Key != "" {
 		argv = append(argv, c.shape())
 	}
@@ -136,11 +146,15 @@ type choice struct {
 	adapts *Adaptive           // its settings; nil = it does not
 	count  int
 	micros int64 // of the lease, 0 = none
+	sticky int64 // ms that a sticky key is known, 0 = there is none
 	most   int64 // leases of a member, 0 = any number
 }
 
 func choiceOf(d *Definition, r *Request) choice {
-	c := choice{count: max(r.Count, 1), micros: r.LeaseMS * 1000, more: keys.none}
+	c := choice{count: max(r.Count, 1), sticky: d.StickyMS, micros: r.LeaseMS * 1000, more: keys.none}
+	if r.Sticky == "" {
+		c.sticky = 0
+	}
 	switch d.Policy {
 	case LeastUsed:
 		c.script = scriptLeastUsed
@@ -185,8 +199,8 @@ const sizeOfID = 22 // 128 bits in base64
 
 // arguments are ARGV[1] of the script.
 func (p *Pools) arguments(c choice, r *Request) []byte {
-	b := make([]byte, 0, 8*5+c.count*(8+sizeOfID))
-	b = appendNumbers(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)))
+	b := make([]byte, 0, 8*6+c.count*(8+sizeOfID))
+	b = appendNumbers(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)), c.sticky)
 	for _, m := range r.Exclude {
 		b = appendText(b, m)
 	}

@@ -247,3 +247,73 @@ func TestAPoolIsRemovedUnderLoad(t *testing.T) {
 		t.Errorf("keys that are left: %v", keys)
 	}
 }
+
+func TestAStickyKeyKeepsItsMember(t *testing.T) {
+	for _, d := range []pool.Definition{
+		{Policy: pool.LeastUsed}, {Policy: pool.RoundRobin}, {Policy: pool.WeightedRoundRobin},
+		{Policy: pool.WeightedRoundRobin, Variant: pool.Classic}, {Policy: pool.WeightedRandom}, {Policy: pool.LeastInflight}, {Policy: pool.AdaptivePolicy},
+	} {
+		t.Run(string(d.Policy+" "+pool.Policy(d.Variant)), func(t *testing.T) {
+			b := newBench(t, d).with("a b c", nil)
+			ask := func(key string, exclude ...string) string {
+				t.Helper()
+				b.draw = 0.99
+				if key == "first" {
+					b.draw = 0
+				}
+				res, _ := b.allocate(pool.Request{Sticky: key, Exclude: exclude})
+				return res.Allocated[0].Member
+			}
+			b.want("the first time", ask("first"), "a")
+			ask("second")
+			b.want("again", ask("first")+ask("first")+ask("first"), "aaa")
+			other := ask("first", "a")
+			if other == "a" {
+				t.Error("who is excluded was allocated")
+			}
+			b.want("then it is the other's", ask("first"), other)
+			b.available(other, false)
+			if ask("first") == other {
+				t.Error("who is away was allocated")
+			}
+		})
+	}
+}
+
+func TestAStickyKeyLeavesWhoIsNotToBeChosen(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.AdaptivePolicy}).with("a b c", nil)
+	b.want("first", b.allocated(pool.Request{Sticky: "k"}), "a")
+	b.draw = 0.5
+	for range 5 {
+		b.failure("a")
+	}
+	b.draw = 0
+	b.want("when it is ejected", b.allocated(pool.Request{Sticky: "k"}), "b")
+	b.put(pool.Member{Member: "b", Weight: ptr(int64(0))})
+	b.want("when it has no weight", b.allocated(pool.Request{Sticky: "k"}), "c")
+
+	b = newBench(t, inflight(2)).with("a b", nil)
+	b.want("up to the limit", b.allocated(pool.Request{Sticky: "k", Count: 3}), "a a b")
+}
+
+func TestAStickyKeyIsNotTheIdempotencyKey(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.RoundRobin}).with("a b", nil)
+	first, _ := b.allocate(pool.Request{Sticky: "k"}, "k")
+	if again, replayed := b.allocate(pool.Request{Sticky: "k"}, "k"); !replayed || again.Allocated[0] != first.Allocated[0] {
+		t.Errorf("first %+v, then %+v, replayed %v", first, again, replayed)
+	}
+	b.want("with another key", b.allocated(pool.Request{Sticky: "k"}), "a")
+	b.want("another", b.allocated(pool.Request{Sticky: "other"}), "b")
+	b.want("counts", b.counts(), "a2 b1")
+}
+
+// allocated is who an allocation gives.
+func (b *bench) allocated(r pool.Request) string {
+	b.t.Helper()
+	res, _ := b.allocate(r)
+	list := make([]string, len(res.Allocated))
+	for i := range list {
+		list[i] = res.Allocated[i].Member
+	}
+	return strings.Join(list, " ")
+}

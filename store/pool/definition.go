@@ -14,6 +14,7 @@ const (
 	MaxLeaseMS     = 43_200_000 // 12 h, as SQS has it: what is held longer is no lease
 	DefaultLeaseMS = 30_000
 	MaxPerMember   = 1_000_000
+	MaxStickyMS    = 30 * 24 * hourMS
 )
 
 // Policy is how a pool chooses.
@@ -70,6 +71,8 @@ type Definition struct {
 	Variant Variant `json:"variant,omitempty"` // of weighted_round_robin
 	Restore Restore `json:"restore,omitempty"`
 	Lease   Lease   `json:"lease,omitzero"`
+	// StickyMS is how long a sticky key is known after its last use: an hour, up to 30 days.
+	StickyMS int64 `json:"sticky_ms,omitempty"`
 	// Adaptive is of adaptive.
 	Adaptive Adaptive `json:"adaptive,omitzero"`
 }
@@ -98,6 +101,10 @@ func (d *Definition) Validate() error {
 		f.only("/variant", d.Variant != "", WeightedRoundRobin)
 	}
 	choose(&f, "/restore", &d.Restore, CatchUp, Keep, Zero, Min)
+	if d.StickyMS == 0 {
+		d.StickyMS = hourMS
+	}
+	f.between("/sticky_ms", d.StickyMS, 1, MaxStickyMS)
 	d.Lease.validate(&f, d.Policy)
 	if d.Policy == AdaptivePolicy {
 		d.Adaptive.validate(&f)

@@ -55,6 +55,7 @@ func TestBadDefinitions(t *testing.T) {
 		{"all latencies degrade", `{"policy":"adaptive","adaptive":{"degrade_latency_factor":1}}`, "/adaptive/degrade_latency_factor"},
 		{"a rate above 1", `{"policy":"adaptive","adaptive":{"degrade_error_rate":5}}`, "/adaptive/degrade_error_rate"},
 		{"a negative baseline", `{"policy":"adaptive","adaptive":{"baseline_ms":-1}}`, "/adaptive/baseline_ms"},
+		{"a sticky key of 31 days", `{"policy":"least_used","sticky_ms":2678400000}`, "/sticky_ms"},
 		{"all at once", `{"policy":"x","restore":"y","lease":{"max_ms":-1}}`, "/policy /restore /lease/max_ms"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -74,7 +75,7 @@ func TestDefaultsOfADefinition(t *testing.T) {
 	if err := d.Validate(); err != nil {
 		t.Fatal(err)
 	}
-	want := pool.Definition{Policy: pool.WeightedRoundRobin, Variant: pool.Smooth, Restore: pool.CatchUp,
+	want := pool.Definition{Policy: pool.WeightedRoundRobin, Variant: pool.Smooth, Restore: pool.CatchUp, StickyMS: 3_600_000,
 		Lease: pool.Lease{DefaultMS: 30_000, MaxMS: 43_200_000}}
 	if d != want {
 		t.Errorf("got %+v, want %+v", d, want)
@@ -142,6 +143,7 @@ func TestBadAllocations(t *testing.T) {
 		{"a count of 17", `{"count":17}`, "/count"},
 		{"a negative lease", `{"lease_ms":-1}`, "/lease_ms"},
 		{"a lease longer than the longest", `{"lease_ms":1001}`, "/lease_ms"},
+		{"a sticky key of 257 bytes", `{"sticky":"` + strings.Repeat("x", 257) + `"}`, "/sticky"},
 		{"an empty name excluded", `{"exclude":["a",""]}`, "/exclude/1"},
 		{"65 excluded", `{"exclude":[` + many + `]}`, "/exclude"},
 	} {

@@ -11,7 +11,7 @@
 //   - A lease is held until it is completed or expires; then its member is free again, and who comes late is told.
 //   - A pool's policy can be changed at any time: all that policies need is kept for each.
 //
-// It refuses: keys that callers choose (the hash tag is the gateway's), to know whether a member works, and exclusive use. A choice says who
+// It refuses: keys that callers choose (the hash tag is the gateway's), to know more of a member than callers report, and exclusive use. A choice says who
 // is next, not that nobody else has the same one. After a failover counts and leases may be those of a moment before, as replication is
 // asynchronous; the fence of a lease grows all the same, and whoever protects a resource by it compares.
 //

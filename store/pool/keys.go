@@ -25,6 +25,7 @@ import (
 //	:ld     hash, lease -> doubles fence, start in us; then the member
 //	:a      hash, member -> what is known of its health, see scripts/health.lua
 //	:ws     string, the sums of the weights, see scripts/random.lua; :as those of adaptive, see scripts/adaptive.lua
+//	:s:<h>  string, the member that a sticky key has
 //	:i:<h>  what an Idempotency-Key remembers
 type keys string
 
@@ -47,15 +48,22 @@ func (k keys) sums() string         { return string(k) + "ws" }
 func (k keys) adaptiveSums() string { return string(k) + "as" }
 func (k keys) leases() string       { return string(k) + "ld" }
 
+// sticky is where the pool keeps whom a sticky key has, by 128 bits of its hash.
+func (k keys) sticky(key string) string {
+	sum := sha256.Sum256([]byte(key))
+	return string(k) + "s:" + base64.RawURLEncoding.EncodeToString(sum[:16])
+}
+
 // record is where the pool keeps what belongs to an Idempotency-Key, which may be long and private: 128 bits of its hash.
 func (k keys) record(idempotency string) string {
 	sum := sha256.Sum256([]byte(idempotency))
 	return string(k) + "i:" + base64.RawURLEncoding.EncodeToString(sum[:16])
 }
 
-// all but the records, which expire.
+// all but what sticky keys have and the records, which expire.
 func (k keys) all() []string {
-	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.expiries(), k.leases(), k.health(),
+	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(),
+		k.expiries(), k.leases(), k.health(),
 		k.sums(), k.adaptiveSums()}
 }
 

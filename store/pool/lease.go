@@ -57,7 +57,8 @@ func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim,
 }
 
 // Complete ends a lease: its member has one less. It does so once, a second time there is none. With i.Key set, a repetition has the answer
-// of the first time, and replayed says so. Errors: validation_failed, ErrNoLease, ErrOtherFence, idempotency_mismatch, forbidden, or an outcome.
+// of the first time, and replayed says so. Errors: validation_failed, ErrNoLease, ErrOtherFence, idempotency_mismatch, forbidden, or an
+// outcome.
 func (p *Pools) Complete(ctx context.Context, id *acl.Identity, pool Pool, c Claim, i store.Idempotency) (kept Kept, replayed bool, err error) {
 	var f faults
 	if c.validate(&f); len(f) > 0 {

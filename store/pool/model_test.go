@@ -31,6 +31,7 @@ type model struct {
 	level     int64
 	fence     int64
 	abandoned int64
+	sticky    map[string]string // key -> member
 }
 
 type entry struct {
@@ -51,7 +52,7 @@ type loan struct {
 }
 
 func newModel() *model {
-	return &model{members: map[string]*entry{}, history: map[string]*entry{}, leases: map[string]*loan{}}
+	return &model{members: map[string]*entry{}, history: map[string]*entry{}, leases: map[string]*loan{}, sticky: map[string]string{}}
 }
 
 // ring are the eligible by position.
@@ -184,7 +185,10 @@ func (m *model) allocate(r pool.Request, now int64, draws []float64, ids []strin
 		m.reap(now)
 	}
 	for i := range max(r.Count, 1) {
-		e, why := m.choose(r.Exclude, draws[i])
+		e, why := m.same(r), pool.Reason("")
+		if e == nil {
+			e, why = m.choose(r.Exclude, draws[i])
+		}
 		if e == nil {
 			if i == 0 {
 				res.Reason, res.RetryAfterMS = m.excuse(why, now)
@@ -192,6 +196,9 @@ func (m *model) allocate(r pool.Request, now int64, draws []float64, ids []strin
 			return res
 		}
 		e.count++
+		if r.Sticky != "" {
+			m.sticky[r.Sticky] = e.name
+		}
 		a := pool.Allocated{Member: e.name, Allocations: e.count}
 		if ttl > 0 {
 			m.fence = max(m.fence+1, now)
@@ -203,6 +210,20 @@ func (m *model) allocate(r pool.Request, now int64, draws []float64, ids []strin
 		res.Allocated = append(res.Allocated, a)
 	}
 	return res
+}
+
+// same is whom the sticky key of r has, if it could be chosen.
+func (m *model) same(r pool.Request) *entry {
+	e := m.members[m.sticky[r.Sticky]]
+	if r.Sticky == "" || e == nil || !e.eligible || slices.Contains(r.Exclude, e.name) {
+		return nil
+	}
+	weighs := m.d.Policy == pool.WeightedRandom || m.d.Policy == pool.WeightedRoundRobin
+	most := m.d.Lease.MaxPerMember
+	if weighs && e.weight == 0 || m.d.Policy == pool.LeastInflight && most > 0 && e.inflight >= most {
+		return nil
+	}
+	return e
 }
 
 // excuse is why nobody is there, and when that may change.
@@ -468,6 +489,9 @@ func (w *walk) choose() {
 	}
 	if w.IntN(3) == 0 {
 		r.LeaseMS = 1000 + w.Int64N(30_000)
+	}
+	if w.IntN(3) == 0 {
+		r.Sticky = w.name()
 	}
 	w.draw = w.Float64()
 	got, _ := w.allocate(r)

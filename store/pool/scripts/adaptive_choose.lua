@@ -62,3 +62,7 @@ end
 local function keep()
   if names and not out then call('SET', KEYS[6], pack('<ddd', now, next_trial, all) .. sub(sums, 25)) end
 end
+if bound then
+  local weighs = fits
+  fits = function(m) return weighs(m) and read(call('HGET', KEYS[4], m)).state < 2 end
+end

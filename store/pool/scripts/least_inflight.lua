@@ -12,3 +12,6 @@ local function choose()
   return nil, -2
 end
 local keep
+if bound and most > 0 then
+  fits = function(m) return tonumber(call('ZSCORE', KEYS[3], m)) < most end
+end

@@ -21,10 +21,17 @@ if reaped then
 end
 
 local reply, why = '', 0
+local same = bound and call('GET', bound)
+if same and (out and out[same] or not call('ZSCORE', KEYS[2], same)) then same = nil end
 for n = 1, count do
   local m
-  m, why = choose(n)
+  if same and fits and not fits(same) then same = nil end -- each time: it may have got a lease
+  if same then m, why = same, 0 else m, why = choose(n) end
   if not m then break end
+  if bound then
+    call('SET', bound, m, 'PX', sticky)
+    same = m
+  end
   local total, part = call('ZINCRBY', KEYS[2], '1', m), nil
   if ttl > 0 then
     local id, ends = sub(ARGV[1], at, at + 21), now + ttl

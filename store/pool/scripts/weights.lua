@@ -16,3 +16,6 @@ if out then
 end
 local nobody = skipped == size and -2 or -3
 local function at_place(i) return call('ZRANGE', KEYS[4], i - 1, i - 1)[1] end
+if bound then
+  fits = function(m) return numbers[2 * call('ZRANK', KEYS[4], m) + 1] > 0 end
+end
