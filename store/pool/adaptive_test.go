@@ -308,3 +308,28 @@ func TestManyAdaptiveMembers(t *testing.T) {
 		b.want("weighted", b.drawn((float64(i)+.5)/700), fmt.Sprintf("m%04d", i))
 	}
 }
+
+func TestTwoFailuresEjectWhereThereAreFewCalls(t *testing.T) {
+	for _, row := range []struct {
+		apart float64
+		want  string
+	}{{4.999, "D"}, {5, "U"}} {
+		b := newAdaptive(t, "A B C")
+		b.failure("A")
+		b.at(row.apart)
+		b.want(fmt.Sprint(row.apart, " s apart"), letter(b.failure("A")), row.want)
+	}
+}
+
+func TestSuccessesWhileEjectedAreNoTrials(t *testing.T) {
+	b := newAdaptive(t, "A B C")
+	for range 5 {
+		b.failure("A")
+	}
+	got := ""
+	for _, s := range []float64{1, 2, 3, 5, 6, 7} {
+		b.at(s)
+		got += letter(b.success("A", 90))
+	}
+	b.want("states", got, "UUUUUD")
+}

@@ -3,6 +3,7 @@ package pool_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -196,6 +197,36 @@ func TestAnAllocationNotices32AbandonedLeasesAtMost(t *testing.T) {
 	b.want("after one", b.held(), "a9")
 	b.hold(1)
 	b.want("after two", b.held(), "a2")
+}
+
+func TestWhoHoldsWhat(t *testing.T) {
+	b := newBench(t, inflight(0))
+	list := func() []pool.Leased {
+		t.Helper()
+		got, err := b.Leases(testContext(t), b.id, b.pool.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := list(); got == nil || len(got) != 0 {
+		t.Errorf("of nobody: %v", got)
+	}
+	b.with("a b", nil)
+	claims, _ := b.hold(1)
+	b.now += 20 * second
+	more, _ := b.hold(1)
+	b.now += 10 * second
+	want := []pool.Leased{
+		{claims[0].ID, "a", claims[0].Fence, T0 / 1000, T0/1000 + 30_000, true},
+		{more[0].ID, "b", more[0].Fence, T0/1000 + 20_000, T0/1000 + 50_000, false},
+	}
+	if got := list(); !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if _, err := b.Leases(testContext(t), b.id, "a/b"); len(pointers(err)) != 1 {
+		t.Errorf("of a bad name: %v", err)
+	}
 }
 
 func TestL6ARepetitionHasTheSameLease(t *testing.T) {

@@ -88,6 +88,7 @@ var (
 	scriptReport        = store.NewScript(text("report_head") + text("health") + text("report"))
 	scriptMembers       = store.NewScript(text("members"))
 	scriptLease         = store.NewScript(text("lease"))
+	scriptLeases        = store.NewScript(text("leases"))
 	scriptShow          = store.NewScript(text("show"))
 	scriptRemove        = store.NewScript("return {redis.call('UNLINK', unpack(KEYS))}")
 )

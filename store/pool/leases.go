@@ -1,0 +1,47 @@
+package pool
+
+import (
+	"context"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// MaxLeases is how many leases are told at once.
+const MaxLeases = 1000
+
+// Leased is a lease as who looks after a pool sees it.
+type Leased struct {
+	ID          string `json:"id"`
+	Member      string `json:"member"`
+	Fence       int64  `json:"fence"`
+	StartedAtMS int64  `json:"started_at_ms"` // since 1970, as the expiry
+	ExpiresAtMS int64  `json:"expires_at_ms"`
+	Expired     bool   `json:"expired"` // nobody has noticed yet
+}
+
+// Leases are up to MaxLeases that are out, in the order in which they expire. Errors: forbidden, or an outcome.
+func (p *Pools) Leases(ctx context.Context, id *acl.Identity, name string) ([]Leased, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	k := keysOf(id, name)
+	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptLeases, []string{k.expiries(), k.leases()}, appendNumbers(nil, p.Clock(), MaxLeases))
+	if err != nil {
+		return nil, err
+	}
+	text, _ := values[0].(string)
+	q := packed{rest: text}
+	now := q.number()
+	list := []Leased{}
+	for q.rest != "" {
+		ends := q.number()
+		l := Leased{ExpiresAtMS: ends / 1000, Expired: ends <= now}
+		l.ID, l.Fence, l.StartedAtMS = q.bytes(sizeOfID), q.number(), q.number()/1000
+		l.Member = q.text()
+		list = append(list, l)
+	}
+	if err := q.whole(); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
