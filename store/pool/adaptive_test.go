@@ -333,3 +333,42 @@ func TestSuccessesWhileEjectedAreNoTrials(t *testing.T) {
 	}
 	b.want("states", got, "UUUUUD")
 }
+
+func TestASlowMemberMustBeWellBelowTheThresholdToRecover(t *testing.T) {
+	b := newAdaptive(t, "A B C")
+	second := 0.0
+	reports := func(n int, latency float64) (states string) {
+		for range n {
+			b.at(second)
+			states += letter(b.success("A", latency))
+			second++
+		}
+		return states
+	}
+	if got := reports(30, 400); got[29] != 'D' {
+		t.Fatalf("slow: %s", got)
+	}
+	if got := reports(150, 190); strings.Contains(got[100:], "H") {
+		t.Errorf("still slow: %s", got)
+	}
+	if got := reports(60, 100); got[59] != 'H' {
+		t.Errorf("fast again: %s", got)
+	}
+}
+
+func TestWhoIsEjectedDoesNotSayWhatIsUsual(t *testing.T) {
+	b := newAdaptive(t, "A B C")
+	b.pool.Definition.Adaptive.BaselineMS = 0
+	for _, m := range []string{"B", "C"} {
+		for range 5 {
+			b.success(m, 10)
+		}
+		for range 5 {
+			b.failure(m)
+		}
+	}
+	b.success("A", 300)
+	if h := b.success("A", 300); h.Factor != 1 {
+		t.Errorf("got %+v", h)
+	}
+}
