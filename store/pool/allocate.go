@@ -102,12 +102,15 @@ type Result struct {
 const coolRounds = 1 + 2*MaxMembers/100
 
 // Allocate chooses members. With i.Key set, a repetition has the answer of the first time that there was one; that there is nobody is
-// not kept. replayed says so. Errors: those of Request.Validate, forbidden, idempotency_mismatch, or an outcome.
+// not kept. replayed says so. Errors: those of Request.Validate, forbidden, idempotency_mismatch, corrupt_value, or an outcome.
 func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Request, i store.Idempotency) (res Result, replayed bool, err error) {
 	if err := r.Validate(pool.Definition); err != nil {
 		return res, false, err
 	}
 	c := choiceOf(pool.Definition, r)
+	if c.script == nil {
+		return res, false, store.NewError(store.CodeCorruptValue, "the definition of the pool has a policy that this gateway does not know")
+	}
 	k := keysOf(id, pool.Name)
 	names := c.keys(k)
 	if r.Sticky != "" {
@@ -140,7 +143,7 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 
 // choice is how a request is decided.
 type choice struct {
-	script *store.Script
+	script *store.Script       // nil = none of ours
 	more   func(keys) []string // keys of the policy beside st and cnt
 	drawn  bool                // it needs random numbers
 	adapts *Adaptive           // its settings; nil = it does not
@@ -174,8 +177,6 @@ func choiceOf(d *Definition, r *Request) choice {
 		if c.micros == 0 {
 			c.micros = d.Lease.DefaultMS * 1000
 		}
-	default:
-		panic("pool: a definition that was not validated") // the caller's mistake, and no key of Redis is touched
 	}
 	return c
 }

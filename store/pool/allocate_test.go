@@ -108,6 +108,16 @@ func TestThatNobodyIsThereIsNotKept(t *testing.T) {
 	}
 }
 
+func TestAPolicyOfALaterGateway(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.LeastUsed}).with("a", nil)
+	b.pool.Definition.Policy = "fastest"
+	_, _, err := b.Allocate(testContext(t), b.id, b.pool, &pool.Request{}, keyed())
+	var e *store.Error
+	if !errors.As(err, &e) || e.Code != store.CodeCorruptValue {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAnEmptyPoolWritesNothing(t *testing.T) {
 	b := newBench(t, inflight(0))
 	b.want("picks", b.picks(1), "empty")

@@ -57,7 +57,7 @@ if reply == '' then
     why = -1
     if wake > 0 then why, wait = -4, wake - now end
   elseif why == -5 then
-    wait = tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) - now
+    wait = (tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) or now) - now
   end
   if wait <= 0 then return {why, 0} end
   wait = wait / 1000
