@@ -151,6 +151,14 @@ func TestWhoMayBeAsked(t *testing.T) {
 			h.now = .1
 			h.look(0, "r") // asked before that
 		}, hour, "p"},
+		{"a replica that broke a connection is not, whatever it held", []string{"p", "r"}, func(h *hand) {
+			c, _ := h.Pick(moment(0), balance.Read{Within: time.Hour, Not: "p"})
+			c.Done(moment(.2), balance.Refused)
+		}, hour, "p"},
+		{"a replica that was a primary for a while is not until it is looked at again", []string{"r"}, func(h *hand) {
+			h.Update(moment(0), []balance.Node{{ID: "r", Primary: true}})
+			h.update("r")
+		}, hour, ""},
 		{"a primary that became a replica is not until it is looked at again", []string{"p", "r"}, func(h *hand) {
 			h.Update(moment(0), []balance.Node{{ID: "p"}})
 		}, hour, ""},
@@ -213,7 +221,7 @@ func TestThePrimaryHasHalfTheWeight(t *testing.T) {
 }
 
 func TestAllThatFailIsLeftAloneButNobodyIsNot(t *testing.T) {
-	h := begin(t, "p", "r1", "r2")
+	h := begin(t, "r1", "r2", "p")
 	h.fail("r1", balance.Refused)
 	if n := h.shares(200, hour); n["r1"] > 0 {
 		t.Errorf("asked %v within the second after r1 was ejected", n)
@@ -230,6 +238,9 @@ func TestAllThatFailIsLeftAloneButNobodyIsNot(t *testing.T) {
 
 func TestWhenNobodyIsWellWhoIsOnlySlowIsAsked(t *testing.T) {
 	h := begin(t, "p", "r1")
+	h.read(balance.Read{Within: time.Hour, Not: "p"}, balance.Refused)
+	h.now++
+	h.look(0, "r1")
 	h.fail("r1", balance.Late)
 	h.fail("p", balance.Refused)
 	if id, why := h.read(hour, balance.Answered); id != "r1" || why != balance.Panicked {
@@ -265,9 +276,12 @@ func TestAtMostHalfAreEjectedBecauseTheyAreSlow(t *testing.T) {
 
 func TestClassesAreNotCompared(t *testing.T) {
 	h := begin(t, "r1", "r2", "r3", "r4", "r5")
-	took := map[balance.Class]float64{balance.Point: .0005, balance.Script: .02}
-	for i := range 4000 {
-		c := []balance.Class{balance.Point, balance.Point, balance.Point, balance.Script}[i%4]
+	took := map[balance.Class]float64{balance.Point: .0005, balance.Script: .2}
+	for i := range 8000 {
+		c := []balance.Class{balance.Point, balance.Script, balance.Script, balance.Script}[i%4]
+		if i == 100 {
+			took[balance.Script] = .02
+		}
 		choice, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Class: c})
 		h.now += took[c]
 		choice.Done(moment(h.now), balance.Answered)
@@ -331,6 +345,174 @@ func TestIdleNodesAreTried(t *testing.T) {
 	}
 	if tried, _ := slow(600, .1); tried < 10 || tried > 30 {
 		t.Errorf("of 600 reads in a minute, %d tried idle nodes; want one in five seconds for each", tried)
+	}
+}
+
+// stuck is a read of a node that does not come to an end.
+func (h *hand) stuck(id string) balance.Choice {
+	for {
+		c, _ := h.Pick(moment(h.now), hour)
+		if c.Node().ID == id {
+			return c
+		}
+		c.Done(moment(h.now), balance.Unknown)
+	}
+}
+
+func TestANodeThatIsBusyIsNotIdle(t *testing.T) {
+	h := begin(t, "r1", "r2", "r3")
+	c := h.stuck("r1")
+	h.now += 10
+	for range 50 { // few enough that r1 is not the best
+		if id, why := h.read(hour, balance.Answered); id == "r1" && why == balance.Idle {
+			t.Fatal("r1 was tried though a read of it is under way")
+		}
+		h.now += .05
+	}
+	c.Done(moment(h.now), balance.Answered)
+}
+
+// Whom to try is settled some milliseconds before.
+func TestWhoIsEjectedMeanwhileIsNotTried(t *testing.T) {
+	h := begin(t, "r1", "r2")
+	h.now = 6
+	var all []balance.Choice
+	for range 5 {
+		c, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Not: "r2"})
+		all = append(all, c)
+	}
+	for _, c := range all {
+		c.Done(moment(h.now), balance.Failed)
+	}
+	if f := h.figures("r1"); f.State != balance.Ejected {
+		t.Fatalf("%+v", f)
+	}
+	if id, why := h.read(hour, balance.Answered); id != "r2" {
+		t.Errorf("%s was asked for reason %d", id, why)
+	}
+}
+
+// A trial that fails is not repeated at once, even if so many are ejected already that nobody else would be.
+func TestATrialThatFailsMakesTheEjectionLonger(t *testing.T) {
+	h := begin(t, "p", "r1")
+	h.fail("r1", balance.Late)
+	trials := 0
+	for end := h.now + 10; h.now < end; h.now += .01 {
+		if _, why := h.read(hour, balance.Late); why == balance.Trial {
+			trials++
+		} else if why == balance.Panicked {
+			t.Fatal("panic, though the last that is left is not ejected")
+		}
+	}
+	if trials < 2 || trials > 4 {
+		t.Errorf("%d trials in ten seconds, want them after 1, 2 and 4", trials)
+	}
+}
+
+func TestANodeThatHoldsTooLittleDoesNotKeepOthersFromTheirTrial(t *testing.T) {
+	h := begin(t, "r1", "r2", "r3", "p")
+	h.fail("r1", balance.Late)
+	h.fail("r2", balance.Late)
+	h.Look("r1", balance.Look{Asked: moment(h.now)})
+	h.now += 2
+	for range 10 {
+		if id, why := h.read(hour, balance.Answered); id == "r2" && why == balance.Trial {
+			return
+		}
+		h.now += .1
+	}
+	t.Error("r2 is not tried")
+}
+
+// trialIn is how long it takes until a node is tried, when it is looked at every second, and is not there in the second that is said.
+func (h *hand) trialIn(id string, silent int) float64 {
+	began := h.now
+	for second := 0; ; second++ {
+		if second == silent {
+			h.Look(id, balance.Look{Asked: moment(h.now)})
+			h.now += .001
+		}
+		h.look(0, id)
+		for range 10 {
+			h.now += .1
+			c, _ := h.Pick(moment(h.now), hour)
+			if c.Reason == balance.Trial && c.Node().ID == id {
+				c.Done(moment(h.now), balance.Late)
+				return h.now - began
+			}
+			c.Done(moment(h.now), balance.Answered)
+		}
+	}
+}
+
+func TestLooksBringATrialForward(t *testing.T) {
+	h := begin(t, "r1", "r2", "p")
+	h.fail("r1", balance.Late)
+	for range 5 { // until it is ejected for 16 s and more
+		h.trialIn("r1", -1)
+	}
+	if in := h.trialIn("r1", -1); in < 7.9 || in > 9.2 {
+		t.Errorf("tried after %.1f s of looking well, want 8", in)
+	}
+	if in := h.trialIn("r1", 5); in < 12.9 || in > 14.2 {
+		t.Errorf("tried after %.1f s, want 8 after the fifth", in)
+	}
+}
+
+// timed reads so often that each node is read, each of which takes its time.
+func (h *hand) timed(n int, took func(id string, i int) float64) {
+	for i := range n {
+		c, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Not: []string{"r1", "r2"}[i%2]})
+		c.Done(moment(h.now+took(c.Node().ID, i)), balance.Answered)
+		h.now += .001
+	}
+	h.Update(moment(h.now), h.nodes()) // what is done every 50 ms
+}
+
+func (h *hand) nodes() (all []balance.Node) {
+	for _, f := range h.Figures(moment(h.now)) {
+		all = append(all, balance.Node{ID: f.ID, Primary: f.Primary, Via: f.ID})
+	}
+	return all
+}
+
+func TestOfTwoTheQuickerOneIsTheMeasure(t *testing.T) {
+	h := begin(t, "r1", "r2")
+	h.timed(1000, func(id string, _ int) float64 { return map[string]float64{"r1": .001, "r2": .005}[id] })
+	if a, b := h.figures("r1"), h.figures("r2"); a.Weight != 1 || b.Weight != .1 || b.State != balance.Degraded {
+		t.Errorf("%+v, %+v", a, b)
+	}
+}
+
+func TestTimesThatVaryAreNoSlowness(t *testing.T) {
+	h := begin(t, "r1", "r2")
+	h.timed(2000, func(_ string, i int) float64 {
+		if i/2%5 == 0 {
+			return .01
+		}
+		return .001
+	})
+	for _, id := range []string{"r1", "r2"} {
+		if f := h.figures(id); f.Weight != 1 || f.State != balance.Healthy {
+			t.Errorf("%+v, want weight 1: both take 2.8 times the median on average", f)
+		}
+	}
+}
+
+func TestWhoIsEjectedIsNoMeasure(t *testing.T) {
+	h := begin(t, "r1", "r2", "r3", "r4", "r5")
+	h.timed(1000, func(string, int) float64 { return .0003 })
+	for _, id := range []string{"r3", "r4", "r5"} {
+		h.fail(id, balance.Refused)
+		h.Look(id, balance.Look{Asked: moment(h.now)}) // so that it stays ejected
+	}
+	for range 400 { // at first both are degraded, until it is known that all are slower now
+		h.timed(100, func(string, int) float64 { return .003 })
+	}
+	for _, id := range []string{"r1", "r2"} {
+		if f := h.figures(id); f.Weight != 1 {
+			t.Errorf("%+v, want weight 1", f)
+		}
 	}
 }
 

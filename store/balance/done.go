@@ -23,9 +23,6 @@ func (c Choice) Done(now time.Time, o Outcome) {
 	}
 	m, s := c.member, c.set
 	m.inFlight.Add(-1)
-	if o == Unknown && c.Reason != Trial {
-		return
-	}
 	at := s.since(now)
 	base := math.Float64frombits(s.base.Load())
 	m.mu.Lock()

@@ -176,7 +176,6 @@ func (h *health) bad(at int64, trial bool) (eject bool) {
 		h.rowBegan = at
 	}
 	h.row++
-	h.passed = 0
 	h.clean = at
 	h.well = never
 	if h.state == Ejected {

@@ -75,9 +75,11 @@ func tell(t *testing.T) *story { return &story{T: t, health: newHealth(0)} }
 func (s *story) at(t float64) int64 { return int64(t * 1e9) }
 
 // note is an answer outside a trial, or one that ends it.
-func (s *story) note(t float64, o Outcome) {
+func (s *story) note(t float64, o Outcome) { s.Helper(); s.noteTime(t, o, 1) }
+
+func (s *story) noteTime(t float64, o Outcome, took float64) {
 	trial := s.trial
-	if s.health.note(s.at(t), o, 1, trial, 1) {
+	if s.health.note(s.at(t), o, took, trial, 1) {
 		s.eject(s.at(t), .5)
 	}
 	s.states.WriteByte("HDU"[s.state])
@@ -107,10 +109,12 @@ func TestFiveFailuresEjectAndThreeTrialsBringBack(t *testing.T) {
 	}
 	s.want("HDDDU") // D2
 
-	s.note(1.5, Answered) // sent before
+	for range 3 {
+		s.note(1.5, Answered) // sent before
+	}
 	s.note(1.6, Failed)
 	s.note(1.7, Failed)
-	s.want("UUU") // D3
+	s.want("UUUUU") // D3
 
 	if s.try(2.3) { // D4, with the gateway's second instead of the pools' five
 		t.Error("tried before a second is over")
@@ -136,6 +140,13 @@ func TestFiveFailuresEjectAndThreeTrialsBringBack(t *testing.T) {
 		}
 	}
 	s.want(strings.Repeat("D", 29) + "HH") // D6
+
+	for i := range 5 {
+		s.note(50+float64(i)/10, Failed)
+	}
+	if length := float64(s.until)/1e9 - 50.4; math.Abs(length-1) > 1e-6 {
+		t.Errorf("after it was healthy, ejected for %.3f s, want 1", length)
+	}
 }
 
 func TestAlternatingFailuresNeverBecomeHealthy(t *testing.T) {
@@ -147,6 +158,43 @@ func TestAlternatingFailuresNeverBecomeHealthy(t *testing.T) {
 		s.note(2+float64(i), []Outcome{Answered, Failed}[i%2])
 	}
 	s.want(strings.Repeat("D", 60)) // D7
+}
+
+func TestSlownessDegradesUntilHalfAMinuteAfterItsEnd(t *testing.T) {
+	s := tell(t)
+	now := 0.
+	for range 100 {
+		now += .01
+		s.noteTime(now, Answered, 10)
+	}
+	if s.state != Degraded || s.weight(s.at(now), 1) != weightLeast {
+		t.Fatalf("%v, weight %.3f", s.state, s.weight(s.at(now), 1))
+	}
+	for range 40 { // not as slow as to be degraded for it
+		now++
+		s.noteTime(now, Answered, 1.6)
+	}
+	if s.state != Degraded {
+		t.Fatalf("%v though it is still slow", s.state)
+	}
+	well := now
+	for s.state == Degraded && now < well+60 {
+		now++
+		s.noteTime(now, Answered, 1)
+	}
+	if took := now - well; took < 30 || took > 33 {
+		t.Errorf("healthy after %.0f s, want 30 and what the mean needs", took)
+	}
+}
+
+func TestOneSlowAnswerOfFewIsNoEvidence(t *testing.T) {
+	s := tell(t)
+	for i := range 60 { // D8 at one answer a second: the weight tells it, the state does not
+		s.noteTime(float64(i), Answered, 10)
+	}
+	if s.state != Healthy || s.weight(s.at(60), 1) != weightLeast {
+		t.Errorf("%v, weight %.3f", s.state, s.weight(s.at(60), 1))
+	}
 }
 
 func TestOneFailureOfTwoIsNoRate(t *testing.T) {

@@ -84,14 +84,11 @@ func (o *offsets) add(at int64, history string, to int64) (began bool) {
 	if o.n > 0 && o.history == history {
 		last := o.entry(o.n - 1)
 		if to >= last.offset {
-			switch {
-			case at <= last.at: // an answer that was overtaken
-			case to == last.offset, o.n > 1 && last.at-o.entry(o.n-2).at < offsetsApart:
-				*last = offset{at, to} // who has got to last.offset is known to be as far as the one before: older, never newer
-			default:
-				*o.entry(o.n) = offset{at, to}
+			if to > last.offset && (o.n == 1 || last.at-o.entry(o.n-2).at >= offsetsApart) {
 				o.n++
 			}
+			// else who has got to last.offset is taken to be as far as the one before: older than he is, never newer
+			*o.entry(o.n - 1) = offset{at, to}
 			return false
 		}
 	}

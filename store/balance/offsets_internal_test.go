@@ -39,10 +39,15 @@ func TestHeld(t *testing.T) {
 			o.add(1*second, "a", 100)
 			o.add(2*second, "a", 50)
 		}, "a", 60, 2 * second},
-		{"a look that was overtaken changes nothing", func(o *offsets) {
+		{"a look that was overtaken makes nobody newer", func(o *offsets) {
 			o.add(2*second, "a", 100)
 			o.add(1*second, "a", 110)
 		}, "a", 105, 2 * second},
+		{"what was known before the primary had less is forgotten", func(o *offsets) {
+			o.add(1*second, "a", 40)
+			o.add(2*second, "a", 100)
+			o.add(3*second, "a", 50)
+		}, "a", 45, never},
 		{"who is further behind than what is kept holds nothing that is known", func(o *offsets) {
 			for i := range int64(offsetsKept + 1) {
 				o.add(i*second, "a", i)
