@@ -298,7 +298,7 @@ func TestUpdateKeepsWhatIsKnown(t *testing.T) {
 	h := begin(t, "p", "r1", "r2")
 	h.fail("r1", balance.Refused)
 	h.update("r1", "r3", "p", "p")
-	if got := h.Figures(moment(h.now)); len(got) != 3 || got[0].State != balance.Ejected || got[1].Picks != 0 || got[2].Picks == 0 {
+	if got := h.Figures(moment(h.now)); len(got) != 3 || got[0].State != balance.Ejected || got[1].Picks != 0 || got[2].Picks == 0 || got[2].Held != 0 {
 		t.Errorf("%+v", got)
 	}
 	h.update("p")
@@ -361,9 +361,9 @@ func (h *hand) stuck(id string) balance.Choice {
 
 func TestANodeThatIsBusyIsNotIdle(t *testing.T) {
 	h := begin(t, "r1", "r2", "r3")
+	h.shares(100, hour)
 	c := h.stuck("r1")
-	h.now += 10
-	for range 50 { // few enough that r1 is not the best
+	for range 200 { // ten seconds
 		if id, why := h.read(hour, balance.Answered); id == "r1" && why == balance.Idle {
 			t.Fatal("r1 was tried though a read of it is under way")
 		}

@@ -147,6 +147,9 @@ func TestFiveFailuresEjectAndThreeTrialsBringBack(t *testing.T) {
 	if length := float64(s.until)/1e9 - 50.4; math.Abs(length-1) > 1e-6 {
 		t.Errorf("after it was healthy, ejected for %.3f s, want 1", length)
 	}
+	s.try(51.5)
+	s.note(51.5, Answered)
+	s.want("HDDDUU") // the trials before do not count again
 }
 
 func TestAlternatingFailuresNeverBecomeHealthy(t *testing.T) {
