@@ -76,25 +76,25 @@ func flapping(c condition) func(t float64) condition {
 	}
 }
 
-const whole = 40
+const length = 40
 
 var (
 	refused = condition{slower: 1, trip: trip, mode: refusing}
-	s0      = first("S0 equal", 5, whole, during(0, 0, fine))
-	s1      = first("S1 one is ten times slower", 5, whole, during(5, whole, condition{slower: 10, trip: trip}))
-	s2      = first("S2 one is ten times farther", 5, whole, during(5, whole, condition{slower: 1, trip: 10 * trip}))
-	s3      = first("S3 one refuses now and then", 5, whole, flapping(refused))
-	s4      = first("S4 one is 20 times slower now and then", 5, whole, flapping(condition{slower: 20, trip: trip}))
-	s5      = scenario{"S5 all are slower and wrong", 5, whole, func(_ int, t float64) condition {
-		return during(5, whole, condition{slower: 2, trip: trip, errors: .08})(t)
+	s0      = first("S0 equal", 5, length, during(0, 0, fine))
+	s1      = first("S1 one is ten times slower", 5, length, during(5, length, condition{slower: 10, trip: trip}))
+	s2      = first("S2 one is ten times farther", 5, length, during(5, length, condition{slower: 1, trip: 10 * trip}))
+	s3      = first("S3 one refuses now and then", 5, length, flapping(refused))
+	s4      = first("S4 one is 20 times slower now and then", 5, length, flapping(condition{slower: 20, trip: trip}))
+	s5      = scenario{"S5 all are slower and wrong", 5, length, func(_ int, t float64) condition {
+		return during(5, length, condition{slower: 2, trip: trip, errors: .08})(t)
 	}}
-	s6 = first("S6 a black hole, then cold", 10, whole, func(t float64) condition {
+	s6 = first("S6 a black hole, then cold", 10, length, func(t float64) condition {
 		if t > 20 {
 			return during(20, 23, condition{slower: 5, trip: trip})(t)
 		}
 		return during(10, 20, condition{slower: 1, trip: trip, mode: silent})(t)
 	})
-	s7 = scenario{"S7 three of five refuse", 10, whole, func(n int, t float64) condition {
+	s7 = scenario{"S7 three of five refuse", 10, length, func(n int, t float64) condition {
 		if n < 3 {
 			return during(10, 20, refused)(t)
 		}
@@ -121,6 +121,8 @@ type chosen struct {
 	set *balance.Set
 	// blind says that looks show nothing: the node looks well whatever happens to reads, and again as soon as one has failed.
 	blind bool
+	// shard says that there is a primary, and a bound of three seconds.
+	shard bool
 }
 
 func moment(t float64) time.Time { return time.Unix(1e9, int64(t*1e9)) }
@@ -135,11 +137,15 @@ func replicas(r *rand.Rand, blind bool) *chosen {
 		all = append(all, balance.Node{ID: strconv.Itoa(i), Via: i})
 	}
 	s.Update(moment(0), all)
-	return &chosen{s, blind}
+	return &chosen{set: s, blind: blind}
 }
 
 func (c *chosen) pick(t float64) (int, func(float64, balance.Outcome)) {
-	choice, ok := c.set.Pick(moment(t), balance.Read{Within: time.Hour})
+	within := time.Hour
+	if c.shard {
+		within = 3 * time.Second
+	}
+	choice, ok := c.set.Pick(moment(t), balance.Read{Within: within})
 	if !ok {
 		return -1, nil
 	}
@@ -151,11 +157,29 @@ func (c *chosen) pick(t float64) (int, func(float64, balance.Outcome)) {
 	}
 }
 
-func (c *chosen) look(t float64, mode func(int) mode) {
+// shardOf is a primary, which is the last node, and four replicas. They have just got what was written a hundredth of a second ago.
+func shardOf(r *rand.Rand) *chosen {
+	s := balance.New(moment(0), r.Uint64)
+	var all []balance.Node
 	for i := range nodes {
+		all = append(all, balance.Node{ID: strconv.Itoa(i), Primary: i == nodes-1, Via: i})
+	}
+	s.Update(moment(0), all)
+	return &chosen{set: s, shard: true}
+}
+
+func (c *chosen) look(t float64, mode func(int) mode) {
+	for i := nodes - 1; i >= 0; i-- { // the primary first
 		l := balance.Look{Asked: moment(t)}
 		if c.blind || mode(i) == up {
 			l.History, l.Linked = "h", true
+		}
+		if c.shard {
+			l.Primary = i == nodes-1
+			l.Offset = int64(t * 1000)
+			if !l.Primary {
+				l.Offset -= 10
+			}
 		}
 		c.set.Look(strconv.Itoa(i), l)
 	}
@@ -275,6 +299,7 @@ const (
 	round  how = "round"
 	seeing how = "seeing" // nodes are looked at every second
 	blind  how = "blind"  // see chosen
+	whole  how = "whole"  // see shardOf; nodes are looked at every second
 )
 
 // run simulates two gateways.
@@ -282,7 +307,10 @@ func run(t *testing.T, sc scenario, by how) outcome {
 	t.Helper()
 	r := rand.New(rand.NewPCG(1, 2))
 	gateways := []chooser{&robin{0}, &robin{2}}
-	if by != round {
+	switch by {
+	case whole:
+		gateways = []chooser{shardOf(r), shardOf(r)}
+	case seeing, blind:
 		gateways = []chooser{replicas(r, by == blind), replicas(r, by == blind)}
 	}
 	o := simulate(sc, gateways, r)
@@ -335,6 +363,22 @@ func TestSimulationOfReplicas(t *testing.T) {
 			expect(t, "S7 errors", run(t, s7, by).errorRate(), min(.003, going[s7.name].errorRate()/20))
 		})
 	}
+}
+
+// The same of a primary and four replicas that lag behind a little. The primary's half weight costs a little of the worst times.
+func TestSimulationOfAShard(t *testing.T) {
+	peace := run(t, s0, whole)
+	expect(t, "S0 p99 beside going round", peace.p99(), 1.15*run(t, s0, round).p99())
+	expect(t, "S0 share of a replica", peace.shareIn(5, length), .25)
+	expect(t, "S0 share that a replica does not have", 1-peace.shareIn(5, length), 1-1./nodes)
+	for _, sc := range []scenario{s1, s4} {
+		o := run(t, sc, whole)
+		expect(t, sc.name+": p99 beside peace", o.p99(), 1.3*peace.p99())
+		expect(t, sc.name+": errors", o.errorRate(), .0005)
+	}
+	expect(t, "S3 errors", run(t, s3, whole).errorRate(), .001)
+	expect(t, "S6 errors", run(t, s6, whole).errorRate(), .001)
+	expect(t, "S7 errors", run(t, s7, whole).errorRate(), .003)
 }
 
 // A node that is well again has 90 % of its share 40 s later at the latest, after ten seconds as after a minute.
