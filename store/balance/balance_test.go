@@ -451,11 +451,11 @@ func TestLooksBringATrialForward(t *testing.T) {
 	for range 5 { // until it is ejected for 16 s and more
 		h.trialIn("r1", -1)
 	}
-	if in := h.trialIn("r1", -1); in < 7.9 || in > 9.2 {
-		t.Errorf("tried after %.1f s of looking well, want 8", in)
+	if in := h.trialIn("r1", -1); in < 5.9 || in > 7.2 {
+		t.Errorf("tried after %.1f s of looking well, want 6", in)
 	}
-	if in := h.trialIn("r1", 5); in < 12.9 || in > 14.2 {
-		t.Errorf("tried after %.1f s, want 8 after the fifth", in)
+	if in := h.trialIn("r1", 5); in < 10.9 || in > 12.2 {
+		t.Errorf("tried after %.1f s, want 6 after the fifth", in)
 	}
 }
 

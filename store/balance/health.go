@@ -62,8 +62,9 @@ const (
 	ejectDoubled = 5 // times, at the most: 32 s
 	trialsEach   = 100 * time.Millisecond
 	trialsPassed = 3 // until a node is chosen again
-	// wellEnough is how long a node must have looked well to be tried before its time. With it a node is back in 40 s after an outage of hours.
-	wellEnough = 8 * time.Second
+	// wellEnough is how long a node must have looked well to be tried before its time. With it a node is back in 40 s after an outage of hours,
+	// while one that is well for some seconds now and then is not tried more often.
+	wellEnough = 6 * time.Second
 )
 
 // health is what the answers of one node say about it: when it is ejected, and its weight otherwise. It is a pure state machine.

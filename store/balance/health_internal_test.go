@@ -286,10 +286,10 @@ func TestANodeThatLooksWellIsTriedBeforeItsTime(t *testing.T) {
 	}
 	s.ejections, s.until = 5, s.at(1000)
 	s.well = s.at(100)
-	if s.try(107.9) || !s.try(108) {
-		t.Error("not tried after eight seconds of looking well")
+	if s.try(105.9) || !s.try(106) {
+		t.Error("not tried after six seconds of looking well")
 	}
-	s.note(108, Refused)
+	s.note(106, Refused)
 	if s.try(120) {
 		t.Error("a trial that failed is repeated at once")
 	}
