@@ -95,7 +95,7 @@ type record struct {
 	current  atomic.Int64 // it holds all that the primary had at that time; never = not known
 	inFlight atomic.Int64
 	picks    atomic.Uint64
-	hard     atomic.Bool // it was ejected because it refuses, not because it is slow or wrong
+	hard     atomic.Bool // what it did last was to refuse: it is not just slow or wrong
 	_        [64]byte    // every choice reads what is above of all nodes, and an answer writes what is below of one
 
 	mu      sync.Mutex
