@@ -91,12 +91,11 @@ type member struct {
 // record is what is known of a node, whatever its role.
 type record struct {
 	// cost is the bits of what a read costs if nothing is under way: time, in scales, over weight. ejected = none is sent.
-	cost     atomic.Uint64
-	current  atomic.Int64 // it holds all that the primary had at that time; never = not known
-	inFlight atomic.Int64
-	picks    atomic.Uint64
-	hard     atomic.Bool // what it did last was to refuse: it is not just slow or wrong
-	_        [64]byte    // every choice reads what is above of all nodes, and an answer writes what is below of one
+	cost    atomic.Uint64
+	current atomic.Int64 // it holds all that the primary had at that time; never = not known
+	reads   reads
+	hard    atomic.Bool // what it did last was to refuse: it is not just slow or wrong
+	_       [64]byte    // every choice reads what is above of all nodes, and an answer writes what is below of one
 
 	mu      sync.Mutex
 	health  health
@@ -105,6 +104,16 @@ type record struct {
 	seen    uint64 // picks at the last refresh
 	idle    int64  // since when it was not chosen
 }
+
+// reads counts those of a node in one word, as each change of it may wait for other processors: below 20 bits what is under way, above them all.
+type reads struct{ atomic.Uint64 }
+
+const underWayBits = 20
+
+func (r *reads) begin()          { r.Add(1<<underWayBits | 1) }
+func (r *reads) end()            { r.Add(^uint64(0)) }
+func (r *reads) underWay() int64 { return int64(r.Load() & (1<<underWayBits - 1)) }
+func (r *reads) all() uint64     { return r.Load() >> underWayBits }
 
 var ejected = math.Float64bits(math.Inf(1))
 
@@ -223,8 +232,7 @@ func (s *Set) Pick(now time.Time, r Read) (c Choice, ok bool) {
 }
 
 func (s *Set) choose(m *member, at int64, r Read, why Reason) Choice {
-	m.inFlight.Add(1)
-	m.picks.Add(1)
+	m.reads.begin()
 	return Choice{s, m, at, min(r.Class, classes-1), why}
 }
 
@@ -261,7 +269,7 @@ func (s *Set) best(v *view, usable []uint8) *member {
 
 // price is what a read costs now.
 func (m *member) price() float64 {
-	return math.Float64frombits(m.cost.Load()) * float64(m.inFlight.Load()+1)
+	return math.Float64frombits(m.cost.Load()) * float64(m.reads.underWay()+1)
 }
 
 // last is whom to ask when no node is well: one that does not just refuse, else the primary, else anyone who holds enough. nil = nobody. Whoever
@@ -275,11 +283,11 @@ func (s *Set) last(v *view, from int64, not string) *member {
 		m := &v.members[i]
 		switch {
 		case !m.holds(from):
-		case !m.hard.Load() && (soft == nil || m.inFlight.Load() < soft.inFlight.Load()):
+		case !m.hard.Load() && (soft == nil || m.reads.underWay() < soft.reads.underWay()):
 			soft = m
 		case m.Primary:
 			primary = m
-		case other == nil || m.inFlight.Load() < other.inFlight.Load():
+		case other == nil || m.reads.underWay() < other.reads.underWay():
 			other = m
 		}
 	}

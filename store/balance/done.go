@@ -11,7 +11,7 @@ func (c Choice) Done(now time.Time, o Outcome) {
 		return
 	}
 	m, s := c.member, c.set
-	m.inFlight.Add(-1)
+	m.reads.end()
 	at := s.since(now)
 	base := math.Float64frombits(s.base.Load())
 	m.mu.Lock()

@@ -37,7 +37,7 @@ func (s *Set) Figures(now time.Time) []Figures {
 }
 
 func (m *member) figures(at int64, base, scale float64) Figures {
-	f := Figures{ID: m.ID, Primary: m.Primary, InFlight: m.inFlight.Load(), Picks: m.picks.Load(), Held: -1}
+	f := Figures{ID: m.ID, Primary: m.Primary, InFlight: m.reads.underWay(), Picks: m.reads.all(), Held: -1}
 	if m.Primary {
 		f.Held = 0
 	} else if current := m.current.Load(); current != never {

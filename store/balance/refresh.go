@@ -49,7 +49,7 @@ func (s *Set) refreshAll(v *view, at int64) {
 	total := s.total.Load()
 	for i := range v.members {
 		m := &v.members[i]
-		if picks := m.picks.Load(); picks != m.seen {
+		if picks := m.reads.all(); picks != m.seen {
 			total += picks - m.seen
 			m.seen, m.idle = picks, at
 		}
@@ -116,7 +116,7 @@ func (s *Set) nextDue(v *view, at int64) *member {
 			return m
 		}
 		since := time.Duration(at - m.idle)
-		if idle == nil && !out && m.inFlight.Load() == 0 && (since > idleLong && share || since > idleLonger) {
+		if idle == nil && !out && m.reads.underWay() == 0 && (since > idleLong && share || since > idleLonger) {
 			idle, idleTurn = m, turn
 		}
 	}
