@@ -35,10 +35,7 @@ func TestPercentSinksAsTheHeapGrows(t *testing.T) {
 func TestCollectAt(t *testing.T) {
 	was := gcPercent()
 	restore := collectAt(400)
-	runtime.GC()
-	if p := gcPercent(); p != 400 {
-		t.Errorf("%d %% with a small heap, want 400", p)
-	}
+	eventually(t, func() bool { runtime.GC(); return gcPercent() == 400 }) // what gateways of tests before this one held dies first
 	held := make([]byte, gcRoom)
 	eventually(t, func() bool { runtime.GC(); return gcPercent() <= 110 })
 	runtime.KeepAlive(held)
