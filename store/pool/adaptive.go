@@ -2,11 +2,10 @@ package pool
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // Adaptive is how adaptive follows the reports on members. The weight of a healthy member is what it was given times
@@ -67,7 +66,7 @@ func (a *Adaptive) append(b []byte) []byte {
 		float64(a.HalfLifeMS) * 1000, a.Floor, float64(a.RecoverMS) * 1000, float64(a.FailThreshold), float64(a.FailSpanMS) * 1000,
 		float64(a.EjectMS) * 1000, float64(a.EjectMaxMS) * 1000, a.Panic, a.DegradeLatencyFactor, a.DegradeErrorRate, float64(a.BaselineMS),
 	} {
-		b = appendFraction(b, x)
+		b = packed.AppendFraction(b, x)
 	}
 	return b
 }
@@ -161,20 +160,20 @@ func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []
 		if r.Saturation != nil {
 			saturation = *r.Saturation
 		}
-		b = appendFraction(appendFraction(appendNumbers(b, int64(outcome)), r.LatencyMS), saturation)
-		b = appendText(b, r.Member)
+		b = packed.AppendFraction(packed.AppendFraction(packed.Append(b, int64(outcome)), r.LatencyMS), saturation)
+		b = packed.AppendText(b, r.Member)
 	}
 	text, err := p.report(ctx, id, pool, CommandReport, b)
 	if err != nil {
 		return nil, err
 	}
-	q := packed{rest: text}
+	q := packed.Reader{Rest: text}
 	all := make([]Health, len(list))
 	for i := range all {
-		all[i] = q.health()
+		all[i] = readHealth(&q)
 		all[i].Member = list[i].Member
 	}
-	return all, q.whole()
+	return all, whole(&q)
 }
 
 // Health is that of all eligible members, in the order of the ring. Errors: forbidden, or an outcome.
@@ -183,13 +182,13 @@ func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []
 	if err != nil {
 		return nil, err
 	}
-	q := packed{rest: text}
-	for q.rest != "" {
-		h := q.health()
-		h.Member = q.text()
+	q := packed.Reader{Rest: text}
+	for q.Rest != "" {
+		h := readHealth(&q)
+		h.Member = q.Text()
 		all = append(all, h)
 	}
-	return all, q.whole()
+	return all, whole(&q)
 }
 
 func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command string, reports ...any) (string, error) {
@@ -198,7 +197,7 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command
 	if settings == (Adaptive{}) { // of another policy: what is reported now counts when it becomes adaptive
 		settings.validate(new(faults))
 	}
-	b := settings.append(appendFraction(appendNumbers(nil, p.Clock()), p.Draw()))
+	b := settings.append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
 	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums()}, append([]any{b}, reports...)...)
 	if err != nil {
 		return "", err
@@ -210,28 +209,14 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command
 	return text, nil
 }
 
-func (p *packed) health() (h Health) {
-	h.Condition, h.Factor, h.LatencyMS, h.Changed = conditions[p.number()&3], p.fraction(), p.fraction(), p.number() == 1
+func readHealth(p *packed.Reader) (h Health) {
+	h.Condition, h.Factor, h.LatencyMS, h.Changed = conditions[p.Number()&3], p.Fraction(), p.Fraction(), p.Number() == 1
 	return h
 }
 
-// fraction is a double that is a number.
-func (p *packed) fraction() float64 {
-	text := p.bytes(8)
-	if text == "" {
-		return 0
-	}
-	f := math.Float64frombits(binary.LittleEndian.Uint64([]byte(text)))
-	if math.IsNaN(f) || math.IsInf(f, 0) {
-		p.err = errBadReply
-		return 0
-	}
-	return f
-}
-
 // whole says whether all was read, and was right.
-func (p *packed) whole() error {
-	if p.err != nil || p.rest != "" {
+func whole(p *packed.Reader) error {
+	if p.Err != nil || p.Rest != "" {
 		return badReply()
 	}
 	return nil

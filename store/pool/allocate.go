@@ -8,6 +8,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // Bounds of an allocation.
@@ -201,16 +202,16 @@ const sizeOfID = 22 // 128 bits in base64
 // arguments are ARGV[1] of the script.
 func (p *Pools) arguments(c choice, r *Request) []byte {
 	b := make([]byte, 0, 8*6+c.count*(8+sizeOfID))
-	b = appendNumbers(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)), c.sticky)
+	b = packed.Append(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)), c.sticky)
 	for _, m := range r.Exclude {
-		b = appendText(b, m)
+		b = packed.AppendText(b, m)
 	}
 	if c.adapts != nil {
 		b = c.adapts.append(b)
 	}
 	if c.drawn {
 		for range c.count {
-			b = appendFraction(b, p.Draw())
+			b = packed.AppendFraction(b, p.Draw())
 		}
 	}
 	if c.micros > 0 {
@@ -259,19 +260,19 @@ func parse(shape byte, a answer) (res Result, err error) {
 		}
 		return Result{Reason: reasons[-a.status-1], RetryAfterMS: a.wait}, nil
 	}
-	for q := (packed{rest: a.text}); ; {
-		m := Allocated{Allocations: q.number()}
+	for q := (packed.Reader{Rest: a.text}); ; {
+		m := Allocated{Allocations: q.Number()}
 		if shape&leased != 0 {
-			m.Lease = &Held{Fence: q.number(), ExpiresAtMS: q.number() / 1000, ID: q.bytes(sizeOfID)}
+			m.Lease = &Held{Fence: q.Number(), ExpiresAtMS: q.Number() / 1000, ID: q.Bytes(sizeOfID)}
 		}
-		m.Member = q.text()
+		m.Member = q.Text()
 		if shape&moded != 0 {
-			m.Mode = modes[q.number()&3]
+			m.Mode = modes[q.Number()&3]
 		}
-		if q.err != nil {
+		if q.Err != nil {
 			return Result{}, badReply()
 		}
-		if res.Allocated = append(res.Allocated, m); q.rest == "" {
+		if res.Allocated = append(res.Allocated, m); q.Rest == "" {
 			return res, nil
 		}
 	}

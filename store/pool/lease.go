@@ -8,6 +8,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // What Renew and Complete say of a lease that the caller does not hold.
@@ -70,7 +71,7 @@ func (p *Pools) Complete(ctx context.Context, id *acl.Identity, pool Pool, c Cla
 // settle runs the script; micros is how long the lease lasts from now, 0 = it ends.
 func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim, micros int64, i store.Idempotency) (kept Kept, replayed bool, err error) {
 	k := keysOf(id, pool.Name)
-	b := appendNumbers(make([]byte, 0, 4*8+sizeOfID), p.Clock(), micros, pool.Definition.Lease.MaxMS*1000, c.Fence)
+	b := packed.Append(make([]byte, 0, 4*8+sizeOfID), p.Clock(), micros, pool.Definition.Lease.MaxMS*1000, c.Fence)
 	names, argv := p.keep(k, i, append(k.held(), k.state()), []any{append(b, c.ID...)})
 	values, err := p.Redis.RunScript(ctx, id, CommandLease, scriptLease, names, argv...)
 	if err != nil {
@@ -91,9 +92,9 @@ func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim
 	default:
 		return kept, false, badReply()
 	}
-	q := packed{rest: a.text}
-	kept = Kept{Late: q.number() == 1, HeldMS: q.number() / 1000, ExpiresAtMS: q.number() / 1000, Member: q.text()}
-	if q.err != nil || q.rest != "" {
+	q := packed.Reader{Rest: a.text}
+	kept = Kept{Late: q.Number() == 1, HeldMS: q.Number() / 1000, ExpiresAtMS: q.Number() / 1000, Member: q.Text()}
+	if q.Err != nil || q.Rest != "" {
 		return Kept{}, false, badReply()
 	}
 	return kept, a.replayed, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // MaxLeases is how many leases are told at once.
@@ -25,22 +26,22 @@ func (p *Pools) Leases(ctx context.Context, id *acl.Identity, name string) ([]Le
 		return nil, err
 	}
 	k := keysOf(id, name)
-	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptLeases, []string{k.expiries(), k.leases()}, appendNumbers(nil, p.Clock(), MaxLeases))
+	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptLeases, []string{k.expiries(), k.leases()}, packed.Append(nil, p.Clock(), MaxLeases))
 	if err != nil {
 		return nil, err
 	}
 	text, _ := values[0].(string)
-	q := packed{rest: text}
-	now := q.number()
+	q := packed.Reader{Rest: text}
+	now := q.Number()
 	list := []Leased{}
-	for q.rest != "" {
-		ends := q.number()
+	for q.Rest != "" {
+		ends := q.Number()
 		l := Leased{ExpiresAtMS: ends / 1000, Expired: ends <= now}
-		l.ID, l.Fence, l.StartedAtMS = q.bytes(sizeOfID), q.number(), q.number()/1000
-		l.Member = q.text()
+		l.ID, l.Fence, l.StartedAtMS = q.Bytes(sizeOfID), q.Number(), q.Number()/1000
+		l.Member = q.Text()
 		list = append(list, l)
 	}
-	if err := q.whole(); err != nil {
+	if err := whole(&q); err != nil {
 		return nil, err
 	}
 	return list, nil

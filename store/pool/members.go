@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // Bounds of members.
@@ -130,7 +131,7 @@ func (c *change) append(b []byte) []byte {
 	if c.Meta != nil {
 		meta = int64(len(c.Meta))
 	}
-	b = appendNumbers(b, int64(c.kind), number(c.Weight, 1), number(c.InitialCount, 1), available, number(c.CooldownMS, 1000), int64(len(c.Member.Member)), meta)
+	b = packed.Append(b, int64(c.kind), number(c.Weight, 1), number(c.InitialCount, 1), available, number(c.CooldownMS, 1000), int64(len(c.Member.Member)), meta)
 	b = append(b, c.Member.Member...)
 	return append(b, c.Meta...)
 }
@@ -227,5 +228,5 @@ func (k keys) membership() []string {
 // restoring is ARGV[1] of that script.
 func (p *Pools) restoring(d *Definition) []byte {
 	how := map[Restore]int64{CatchUp: 0, Keep: 1, Zero: 2, Min: 3}[d.Restore]
-	return appendNumbers(make([]byte, 0, 16), p.Clock(), how)
+	return packed.Append(make([]byte, 0, 16), p.Clock(), how)
 }

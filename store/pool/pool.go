@@ -3,6 +3,7 @@ package pool
 import (
 	"context"
 	"embed"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -152,5 +153,7 @@ func readAnswer(values []any) (a answer, err error) {
 	}
 	return a, nil
 }
+
+var errBadReply = errors.New("pool: the script returned something else than it does")
 
 func badReply() error { return store.NewError(store.CodeBackendError, "").WithCause(errBadReply) }

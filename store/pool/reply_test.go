@@ -4,24 +4,25 @@ import (
 	"testing"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // What a script of ours would never return is an error, and nothing else.
 func FuzzReplies(f *testing.F) {
-	one := append(appendNumbers(nil, 41, 5, 6), "0123456789012345678901"...)
-	f.Add(byte('0'), string(appendText(appendNumbers(nil, 41), "a")))
-	f.Add(byte('1'), string(appendText(one, "a")))
-	f.Add(byte('3'), string(appendNumbers(appendText(one, "a"), 2)))
-	f.Add(byte('2'), string(appendNumbers(appendText(appendNumbers(nil, 1), ""), -1)))
+	one := append(packed.Append(nil, 41, 5, 6), "0123456789012345678901"...)
+	f.Add(byte('0'), string(packed.AppendText(packed.Append(nil, 41), "a")))
+	f.Add(byte('1'), string(packed.AppendText(one, "a")))
+	f.Add(byte('3'), string(packed.Append(packed.AppendText(one, "a"), 2)))
+	f.Add(byte('2'), string(packed.Append(packed.AppendText(packed.Append(nil, 1), ""), -1)))
 	f.Add(byte('0'), "")
 	f.Fuzz(func(t *testing.T, shape byte, text string) {
 		res, err := parse(shape, answer{text: text})
 		if (err == nil) != (len(res.Allocated) > 0) {
 			t.Errorf("%+v, %v", res, err)
 		}
-		q := packed{rest: text}
-		q.health()
-		if err := q.whole(); err == nil && len(text) != 32 {
+		q := packed.Reader{Rest: text}
+		readHealth(&q)
+		if err := whole(&q); err == nil && len(text) != 32 {
 			t.Errorf("%d bytes are a health", len(text))
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // State is a member as it is now.
@@ -42,24 +43,24 @@ func (p *Pools) Show(ctx context.Context, id *acl.Identity, name string) (o Over
 	}
 	l := lists{values: values}
 	if state := l.next(); state != "" {
-		q := packed{rest: state}
-		q.bytes(4 * 8)
-		o.Fence = q.number()
-		q.number()
-		o.Abandoned = q.number()
-		l.failed = l.failed || q.err != nil
+		q := packed.Reader{Rest: state}
+		q.Bytes(4 * 8)
+		o.Fence = q.Number()
+		q.Number()
+		o.Abandoned = q.Number()
+		l.failed = l.failed || q.Err != nil
 	}
 	members, counts, off, cool, inflight, heldOff := l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs()
 	for m, record := range members {
-		q := packed{rest: record}
-		s := State{Member: m, Weight: q.number(), Position: q.number(), Available: q.number() == 1}
-		if q.rest != "" {
-			s.Meta = json.RawMessage(q.rest)
+		q := packed.Reader{Rest: record}
+		s := State{Member: m, Weight: q.Number(), Position: q.Number(), Available: q.Number() == 1}
+		if q.Rest != "" {
+			s.Meta = json.RawMessage(q.Rest)
 		}
 		s.Allocations = l.number(counts[m] + off[m])
 		s.Inflight = l.number(inflight[m] + heldOff[m])
 		s.CoolsAtMS = l.number(cool[m]) / 1000
-		l.failed = l.failed || q.err != nil
+		l.failed = l.failed || q.Err != nil
 		o.Members = append(o.Members, s)
 	}
 	if l.failed {

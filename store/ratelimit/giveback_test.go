@@ -8,14 +8,15 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // forgetful loses every refund.
 type forgetful struct{ *store.Store }
 
 func (f forgetful) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
-	p := packed{rest: string(argv[0].([]byte))}
-	if m := mode(p.number()); m == refund || m == undo {
+	p := packed.Reader{Rest: string(argv[0].([]byte))}
+	if m := mode(p.Number()); m == refund || m == undo {
 		return nil, &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}
 	}
 	return f.Store.RunLimit(ctx, id, access, sc, keys, argv)
@@ -45,8 +46,8 @@ type late struct {
 }
 
 func (l late) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
-	p := packed{rest: string(argv[0].([]byte))}
-	if m := mode(p.number()); m == refund || m == undo {
+	p := packed.Reader{Rest: string(argv[0].([]byte))}
+	if m := mode(p.Number()); m == refund || m == undo {
 		until, _ := ctx.Deadline()
 		defer func() { l.back <- until }()
 	}
@@ -111,8 +112,8 @@ func TestNotMoreIsGivenBackThanIsGoodForAGateway(t *testing.T) {
 type panics struct{ *store.Store }
 
 func (f panics) RunLimit(ctx context.Context, id *acl.Identity, access acl.Access, sc *store.Script, keys []string, argv []any) ([]any, error) {
-	p := packed{rest: string(argv[0].([]byte))}
-	if mode(p.number()) == undo {
+	p := packed.Reader{Rest: string(argv[0].([]byte))}
+	if mode(p.Number()) == undo {
 		panic("giving back")
 	}
 	return f.Store.RunLimit(ctx, id, access, sc, keys, argv)

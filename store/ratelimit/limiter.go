@@ -12,6 +12,7 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // Runner runs a script on keys of one slot; *store.Store is one.
@@ -293,7 +294,7 @@ func (l *Limiter) arguments(c call, keys []string, first int, rules []Rule) ([]s
 		clock = l.clock()
 	}
 	b := make([]byte, 0, 8*(numbersOfCall+numbersOfRule*len(rules)))
-	b = appendNumbers(b, int64(c.mode), c.cost, c.least, clock, int64(first), int64(len(rules)))
+	b = packed.Append(b, int64(c.mode), c.cost, c.least, clock, int64(first), int64(len(rules)))
 	argv := []any{appendRules(b, c.exactly(rules))}
 	if c.idempotency.Key != "" {
 		keys = append(keys, recordKey(keys[0], c.idempotency.Key))

@@ -7,19 +7,21 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // said is the reply of the script.
 func said(granted, now int64, own, total string) string {
-	return string(append(appendNumbers(nil, granted, now, int64(len(own))), own+total...))
+	return string(append(packed.Append(nil, granted, now, int64(len(own))), own+total...))
 }
 
 // record is what the script keeps, without its head.
 func record(c call, reply string, first int, rules []Rule) string {
-	b := append(appendNumbers(nil, int64(len(reply))), reply...)
-	asked := appendNumbers(nil, int64(c.mode), c.cost, c.least, 0, int64(first), int64(len(rules)))
+	b := append(packed.Append(nil, int64(len(reply))), reply...)
+	asked := packed.Append(nil, int64(c.mode), c.cost, c.least, 0, int64(first), int64(len(rules)))
 	asked = appendRules(asked, c.exactly(rules))
-	b = append(appendNumbers(b, int64(len(asked))), asked...)
+	b = append(packed.Append(b, int64(len(asked))), asked...)
 	return string(b) + strings.Join(ids(rules), ",")
 }
 
@@ -57,14 +59,14 @@ func TestBrokenRecordsAreErrors(t *testing.T) {
 		"an id more":       whole + ",x",
 		"half":             whole[:len(whole)/2],
 		"an id less":       strings.TrimSuffix(whole, ",f"),
-		"another grant":    whole[:8] + string(appendNumbers(nil, 2)) + whole[16:],
+		"another grant":    whole[:8] + string(packed.Append(nil, 2)) + whole[16:],
 		"half a token":     whole[:8] + double(1.5) + whole[16:],
 		"no number":        whole[:8] + double(math.NaN()) + whole[16:],
 		"infinite":         whole[:8] + double(math.Inf(1)) + whole[16:],
 		"a text of 8 PB":   double(1<<53) + whole[8:],
 		"a text of -1 B":   double(-1) + whole[8:],
-		"a level of yore":  strings.Replace(whole, string(appendNumbers(nil, T0, minute)), string(appendNumbers(nil, T0, 0)), 1),
-		"less than nought": strings.Replace(whole, string(appendNumbers(nil, minute, T0)), string(appendNumbers(nil, -minute, T0)), 1),
+		"a level of yore":  strings.Replace(whole, string(packed.Append(nil, T0, minute)), string(packed.Append(nil, T0, 0)), 1),
+		"less than nought": strings.Replace(whole, string(packed.Append(nil, minute, T0)), string(packed.Append(nil, -minute, T0)), 1),
 	}
 	for name, text := range broken {
 		if _, err := parse(call{}, 0, nil, []any{int64(statusReplay), text}); err == nil {
@@ -116,7 +118,7 @@ func TestAReplyThatTheModelDoesNotExplainIsAnError(t *testing.T) {
 		"a level of nothing": said(2, T0, held{[]int64{rules[0].tag()}, []state{{minute, T0, 0, 0}}}.text(), ""),
 		"a level below 0":    said(2, T0, held{[]int64{rules[0].tag()}, []state{{-minute, T0, minute, 0}}}.text(), ""),
 	} {
-		if _, err := parse(c, 1, rules, []any{reply}); !errors.Is(err, errBadReply) && !errors.Is(err, errBadPacked) {
+		if _, err := parse(c, 1, rules, []any{reply}); !errors.Is(err, errBadReply) && !errors.Is(err, packed.ErrBad) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

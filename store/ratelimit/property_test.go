@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 var (
@@ -193,7 +194,7 @@ type held struct {
 func (h held) text() string {
 	var b []byte
 	for i, s := range h.states {
-		b = appendNumbers(b, h.tags[i], s.a, s.b, s.c, s.d)
+		b = packed.Append(b, h.tags[i], s.a, s.b, s.c, s.d)
 	}
 	return string(b)
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/packed"
 )
 
 // Statuses of the script beside 0 and 1.
@@ -65,11 +66,11 @@ func (d *decided) again(text string) (r reply, err error) {
 
 // read takes the script's reply apart.
 func (d *decided) read(text string) (granted, now int64, states []state, err error) {
-	p := packed{rest: text}
-	granted, now = p.number(), p.number()
-	own, e1 := readStates(p.text(), d.rules[:d.first])
-	total, e2 := readStates(p.rest, d.rules[d.first:])
-	return granted, now, slices.Concat(own, total), errors.Join(p.err, e1, e2)
+	p := packed.Reader{Rest: text}
+	granted, now = p.Number(), p.Number()
+	own, e1 := readStates(p.Text(), d.rules[:d.first])
+	total, e2 := readStates(p.Rest, d.rules[d.first:])
+	return granted, now, slices.Concat(own, total), errors.Join(p.Err, e1, e2)
 }
 
 // regrant makes r what it would be if this part of what was granted had been asked for. It is made of what the record keeps alone, so that
@@ -87,14 +88,14 @@ func parseRecord(values []any) (reply, error) {
 		return reply{}, errBadReply
 	}
 	kept, _ := values[1].(string)
-	p := packed{rest: kept}
-	text := p.text()
-	asked := packed{rest: p.text()}
-	d := decided{ids: strings.Split(p.rest, ","), mode: mode(asked.number()), cost: asked.number(), least: asked.number()}
-	asked.number() // the clock
-	d.first = asked.number()
-	count := asked.number()
-	if d.rules = asked.rules(); p.err != nil || asked.err != nil || count != int64(len(d.rules)) {
+	p := packed.Reader{Rest: kept}
+	text := p.Text()
+	asked := packed.Reader{Rest: p.Text()}
+	d := decided{ids: strings.Split(p.Rest, ","), mode: mode(asked.Number()), cost: asked.Number(), least: asked.Number()}
+	asked.Number() // the clock
+	d.first = asked.Number()
+	count := asked.Number()
+	if d.rules = readRules(&asked); p.Err != nil || asked.Err != nil || count != int64(len(d.rules)) {
 		return reply{}, errBadReply
 	}
 	r, err := d.again(text)
