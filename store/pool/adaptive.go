@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
@@ -32,19 +33,19 @@ type Adaptive struct {
 
 const hourMS = 3_600_000
 
-func (a *Adaptive) validate(f *faults) {
+func (a *Adaptive) validate(f *faults.List) {
 	whole := func(field string, n *int64, usual, least, most int64) {
 		if *n == 0 {
 			*n = usual
 		}
-		f.between("/adaptive/"+field, *n, least, most)
+		f.Between("/adaptive/"+field, *n, least, most)
 	}
 	part := func(field string, x *float64, usual, least, most float64) {
 		if *x == 0 {
 			*x = usual
 		}
 		if !(*x >= least && *x <= most) { // also not a number
-			f.add("/adaptive/"+field, "is %g; give %g to %g", *x, least, most)
+			f.Add("/adaptive/"+field, "is %g; give %g to %g", *x, least, most)
 		}
 	}
 	whole("half_life_ms", &a.HalfLifeMS, 10_000, 100, hourMS)
@@ -97,27 +98,27 @@ type Report struct {
 
 // ValidateReports finds every fault of a list. Error: validation_failed; pointers begin with at.
 func ValidateReports(at string, list []Report) error {
-	var f faults
+	var f faults.List
 	if len(list) == 0 || len(list) > MaxReports {
-		f.add(at, "has %d reports; give 1 to %d", len(list), MaxReports)
-		return f.problem()
+		f.Add(at, "has %d reports; give 1 to %d", len(list), MaxReports)
+		return f.Problem()
 	}
 	for i := range list {
 		r, here := &list[i], fmt.Sprintf("%s/%d", at, i)
-		f.member(here+"/member", r.Member)
+		checkMember(&f, here+"/member", r.Member)
 		if r.Outcome == "" {
-			f.add(here+"/outcome", "is missing; use success, failure or timeout")
+			f.Add(here+"/outcome", "is missing; use success, failure or timeout")
 		} else {
-			choose(&f, here+"/outcome", &r.Outcome, experiences...)
+			faults.Choose(&f, here+"/outcome", &r.Outcome, experiences...)
 		}
 		if !(r.LatencyMS >= 0 && r.LatencyMS <= 24*hourMS) {
-			f.add(here+"/latency_ms", "is %g; give 0 to %d", r.LatencyMS, 24*hourMS)
+			f.Add(here+"/latency_ms", "is %g; give 0 to %d", r.LatencyMS, 24*hourMS)
 		}
 		if r.Saturation != nil && !(*r.Saturation >= 0 && *r.Saturation <= 1) {
-			f.add(here+"/saturation", "is %g; give 0 to 1", *r.Saturation)
+			f.Add(here+"/saturation", "is %g; give 0 to 1", *r.Saturation)
 		}
 	}
-	return f.problem()
+	return f.Problem()
 }
 
 // Condition is the state of a member's health.
@@ -195,7 +196,7 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command
 	k := keysOf(id, pool.Name)
 	settings := pool.Definition.Adaptive
 	if settings == (Adaptive{}) { // of another policy: what is reported now counts when it becomes adaptive
-		settings.validate(new(faults))
+		settings.validate(new(faults.List))
 	}
 	b := settings.append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
 	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums()}, append([]any{b}, reports...)...)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
@@ -32,19 +33,19 @@ type Request struct {
 
 // Validate finds every fault. Error: validation_failed.
 func (r *Request) Validate(d *Definition) error {
-	var f faults
-	f.between("/count", int64(r.Count), 0, MaxCount)
-	f.between("/lease_ms", r.LeaseMS, 0, d.Lease.MaxMS)
+	var f faults.List
+	f.Between("/count", int64(r.Count), 0, MaxCount)
+	f.Between("/lease_ms", r.LeaseMS, 0, d.Lease.MaxMS)
 	if len(r.Sticky) > MaxMember {
-		f.add("/sticky", "has %d bytes; give %d at most", len(r.Sticky), MaxMember)
+		f.Add("/sticky", "has %d bytes; give %d at most", len(r.Sticky), MaxMember)
 	}
 	if len(r.Exclude) > MaxExclude {
-		f.add("/exclude", "has %d members; give %d at most", len(r.Exclude), MaxExclude)
+		f.Add("/exclude", "has %d members; give %d at most", len(r.Exclude), MaxExclude)
 	}
 	for i, m := range r.Exclude[:min(len(r.Exclude), MaxExclude)] {
-		f.member(fmt.Sprintf("/exclude/%d", i), m)
+		checkMember(&f, fmt.Sprintf("/exclude/%d", i), m)
 	}
-	return f.problem()
+	return f.Problem()
 }
 
 // Allocated is one choice.

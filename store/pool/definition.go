@@ -3,10 +3,9 @@ package pool
 import (
 	"fmt"
 	"regexp"
-	"slices"
-	"strings"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/faults"
 )
 
 // Bounds of a definition.
@@ -89,83 +88,42 @@ func CheckName(name string) error {
 
 // Validate finds every fault and fills in the defaults. Error: validation_failed, with a field for each fault.
 func (d *Definition) Validate() error {
-	var f faults
+	var f faults.List
 	if d.Policy == "" {
-		f.add("/policy", "is missing; use least_used, round_robin, weighted_round_robin, weighted_random, adaptive or least_inflight")
+		f.Add("/policy", "is missing; use least_used, round_robin, weighted_round_robin, weighted_random, adaptive or least_inflight")
 	} else {
-		choose(&f, "/policy", &d.Policy, LeastUsed, RoundRobin, WeightedRoundRobin, WeightedRandom, AdaptivePolicy, LeastInflight)
+		faults.Choose(&f, "/policy", &d.Policy, LeastUsed, RoundRobin, WeightedRoundRobin, WeightedRandom, AdaptivePolicy, LeastInflight)
 	}
 	if d.Policy == WeightedRoundRobin {
-		choose(&f, "/variant", &d.Variant, Smooth, Classic)
+		faults.Choose(&f, "/variant", &d.Variant, Smooth, Classic)
 	} else {
-		f.only("/variant", d.Variant != "", WeightedRoundRobin)
+		f.Only("/variant", d.Variant != "", string(WeightedRoundRobin))
 	}
-	choose(&f, "/restore", &d.Restore, CatchUp, Keep, Zero, Min)
+	faults.Choose(&f, "/restore", &d.Restore, CatchUp, Keep, Zero, Min)
 	if d.StickyMS == 0 {
 		d.StickyMS = hourMS
 	}
-	f.between("/sticky_ms", d.StickyMS, 1, MaxStickyMS)
+	f.Between("/sticky_ms", d.StickyMS, 1, MaxStickyMS)
 	d.Lease.validate(&f, d.Policy)
 	if d.Policy == AdaptivePolicy {
 		d.Adaptive.validate(&f)
 	} else {
-		f.only("/adaptive", d.Adaptive != Adaptive{}, AdaptivePolicy)
+		f.Only("/adaptive", d.Adaptive != Adaptive{}, string(AdaptivePolicy))
 	}
-	return f.problem()
+	return f.Problem()
 }
 
-func (l *Lease) validate(f *faults, p Policy) {
+func (l *Lease) validate(f *faults.List, p Policy) {
 	if l.MaxMS == 0 {
 		l.MaxMS = MaxLeaseMS
 	}
-	f.between("/lease/max_ms", l.MaxMS, 1, MaxLeaseMS)
+	f.Between("/lease/max_ms", l.MaxMS, 1, MaxLeaseMS)
 	if l.DefaultMS == 0 {
 		l.DefaultMS = min(DefaultLeaseMS, max(l.MaxMS, 1))
 	}
-	f.between("/lease/default_ms", l.DefaultMS, 1, min(max(l.MaxMS, 1), MaxLeaseMS))
-	f.between("/lease/max_per_member", l.MaxPerMember, 0, MaxPerMember)
+	f.Between("/lease/default_ms", l.DefaultMS, 1, min(max(l.MaxMS, 1), MaxLeaseMS))
+	f.Between("/lease/max_per_member", l.MaxPerMember, 0, MaxPerMember)
 	if p != LeastInflight {
-		f.only("/lease/max_per_member", l.MaxPerMember != 0, LeastInflight)
+		f.Only("/lease/max_per_member", l.MaxPerMember != 0, string(LeastInflight))
 	}
-}
-
-// faults are what is wrong with a request, as fields of one error.
-type faults []store.FieldError
-
-func (f *faults) add(pointer, format string, args ...any) {
-	*f = append(*f, store.FieldError{Pointer: pointer, Code: string(store.CodeValidationFailed), Detail: fmt.Sprintf(format, args...)})
-}
-
-func (f faults) problem() error {
-	if len(f) == 0 {
-		return nil
-	}
-	return &store.Error{Code: store.CodeValidationFailed, Detail: f[0].Detail, Fields: f}
-}
-
-func (f *faults) between(pointer string, n, least, most int64) {
-	if n < least || n > most {
-		f.add(pointer, "is %d; give %d to %d", n, least, most)
-	}
-}
-
-func (f *faults) only(pointer string, given bool, of Policy) {
-	if given {
-		f.add(pointer, "belongs to %s only; leave it out", of)
-	}
-}
-
-// choose fills in the first of all for an empty word, and finds others than these wrong.
-func choose[T ~string](f *faults, pointer string, word *T, all ...T) {
-	if *word == "" {
-		*word = all[0]
-	}
-	if slices.Contains(all, *word) {
-		return
-	}
-	names := make([]string, len(all))
-	for i, a := range all {
-		names[i] = string(a)
-	}
-	f.add(pointer, "%.40q is unknown; use %s", string(*word), strings.Join(names, ", "))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
@@ -29,11 +30,11 @@ type Claim struct {
 	Fence int64  `json:"fence"`
 }
 
-func (c *Claim) validate(f *faults) {
+func (c *Claim) validate(f *faults.List) {
 	if !idPattern.MatchString(c.ID) {
-		f.add("path:lease", "is not the id of a lease; use the one that the allocation returned")
+		f.Add("path:lease", "is not the id of a lease; use the one that the allocation returned")
 	}
-	f.between("/fence", c.Fence, 1, 1<<53)
+	f.Between("/fence", c.Fence, 1, 1<<53)
 }
 
 // Kept is a lease after Renew or Complete.
@@ -47,10 +48,10 @@ type Kept struct {
 // Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began. Errors: validation_failed, ErrNoLease,
 // ErrOtherFence, ErrLost, forbidden, or an outcome.
 func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim, leaseMS int64) (Kept, error) {
-	var f faults
+	var f faults.List
 	c.validate(&f)
-	f.between("/lease_ms", leaseMS, 1, pool.Definition.Lease.MaxMS)
-	if err := f.problem(); err != nil {
+	f.Between("/lease_ms", leaseMS, 1, pool.Definition.Lease.MaxMS)
+	if err := f.Problem(); err != nil {
 		return Kept{}, err
 	}
 	kept, _, err := p.settle(ctx, id, pool, c, leaseMS*1000, store.Idempotency{})
@@ -61,9 +62,9 @@ func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim,
 // of the first time, and replayed says so. Errors: validation_failed, ErrNoLease, ErrOtherFence, idempotency_mismatch, forbidden, or an
 // outcome.
 func (p *Pools) Complete(ctx context.Context, id *acl.Identity, pool Pool, c Claim, i store.Idempotency) (kept Kept, replayed bool, err error) {
-	var f faults
+	var f faults.List
 	if c.validate(&f); len(f) > 0 {
-		return Kept{}, false, f.problem()
+		return Kept{}, false, f.Problem()
 	}
 	return p.settle(ctx, id, pool, c, 0, i)
 }

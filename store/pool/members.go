@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
@@ -51,51 +52,51 @@ var outcomes = []Outcome{Absent, Added, Changed, Unchanged, Removed, Full}
 
 // ValidateMembers finds every fault of a list. Error: validation_failed; pointers begin with at.
 func ValidateMembers(at string, list []Member) error {
-	var f faults
+	var f faults.List
 	if len(list) > MaxMembers {
-		f.add(at, "has %d members; give %d at most", len(list), MaxMembers)
-		return f.problem()
+		f.Add(at, "has %d members; give %d at most", len(list), MaxMembers)
+		return f.Problem()
 	}
 	seen := make(map[string]bool, len(list))
 	for i := range list {
 		here := fmt.Sprintf("%s/%d", at, i)
 		list[i].validate(&f, here)
 		if seen[list[i].Member] {
-			f.add(here+"/member", "is the same as an earlier one; each may be there once")
+			f.Add(here+"/member", "is the same as an earlier one; each may be there once")
 		}
 		seen[list[i].Member] = true
 	}
-	return f.problem()
+	return f.Problem()
 }
 
 // Validate finds every fault of one. Error: validation_failed.
 func (m *Member) Validate() error {
-	var f faults
+	var f faults.List
 	m.validate(&f, "")
-	return f.problem()
+	return f.Problem()
 }
 
-func (m *Member) validate(f *faults, at string) {
-	f.member(at+"/member", m.Member)
-	f.optional(at+"/weight", m.Weight, MaxWeight)
-	f.optional(at+"/initial_count", m.InitialCount, MaxInitial)
-	f.optional(at+"/cooldown_ms", m.CooldownMS, MaxCooldownMS)
+func (m *Member) validate(f *faults.List, at string) {
+	checkMember(f, at+"/member", m.Member)
+	optional(f, at+"/weight", m.Weight, MaxWeight)
+	optional(f, at+"/initial_count", m.InitialCount, MaxInitial)
+	optional(f, at+"/cooldown_ms", m.CooldownMS, MaxCooldownMS)
 	if len(m.Meta) > MaxMeta {
-		f.add(at+"/meta", "has %d bytes; give %d at most", len(m.Meta), MaxMeta)
+		f.Add(at+"/meta", "has %d bytes; give %d at most", len(m.Meta), MaxMeta)
 	} else if m.Meta != nil && !json.Valid(m.Meta) {
-		f.add(at+"/meta", "is not JSON")
+		f.Add(at+"/meta", "is not JSON")
 	}
 }
 
-func (f *faults) optional(pointer string, n *int64, most int64) {
+func optional(f *faults.List, pointer string, n *int64, most int64) {
 	if n != nil {
-		f.between(pointer, *n, 0, most)
+		f.Between(pointer, *n, 0, most)
 	}
 }
 
-func (f *faults) member(pointer, m string) {
+func checkMember(f *faults.List, pointer, m string) {
 	if len(m) == 0 || len(m) > MaxMember {
-		f.add(pointer, "has %d bytes; a member has 1 to %d", len(m), MaxMember)
+		f.Add(pointer, "has %d bytes; a member has 1 to %d", len(m), MaxMember)
 	}
 }
 

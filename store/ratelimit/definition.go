@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/faults"
 )
 
 // Bounds of a definition.
@@ -134,28 +134,28 @@ func CheckName(name string) error {
 
 // Validate finds every fault and fills in the defaults. Error: validation_failed, with a field for each fault.
 func (d *Definition) Validate() error {
-	var f faults
-	choose(&f, "/isolation", &d.Isolation, Atomic, Partitioned)
-	choose(&f, "/on_error", &d.OnError, Open, Closed, Local)
-	f.rules(d.Rules)
-	return f.problem()
+	var f faults.List
+	faults.Choose(&f, "/isolation", &d.Isolation, Atomic, Partitioned)
+	faults.Choose(&f, "/on_error", &d.OnError, Open, Closed, Local)
+	checkRules(&f, d.Rules)
+	return f.Problem()
 }
 
 // Validate checks an override of d, which is valid, and fills in the defaults. Error: validation_failed.
 func (o *Override) Validate(d *Definition) error {
-	var f faults
-	f.rules(o.Rules)
+	var f faults.List
+	checkRules(&f, o.Rules)
 	for i := range o.Rules {
 		r := &o.Rules[i]
 		was := slices.IndexFunc(d.Rules, func(other Rule) bool { return other.ID == r.ID })
 		switch {
 		case was < 0:
-			f.add(fmt.Sprintf("/rules/%d/id", i), "the limit has no rule %.80q; an override replaces rules by their id", r.ID)
+			f.Add(fmt.Sprintf("/rules/%d/id", i), "the limit has no rule %.80q; an override replaces rules by their id", r.ID)
 		case d.Rules[was].Scope != PerSubject || r.Scope != PerSubject:
-			f.add(fmt.Sprintf("/rules/%d/scope", i), "only rules of scope subject can be overridden for a subject")
+			f.Add(fmt.Sprintf("/rules/%d/scope", i), "only rules of scope subject can be overridden for a subject")
 		}
 	}
-	return f.problem()
+	return f.Problem()
 }
 
 // RulesFor is what holds now for a subject with the override o; nil = none. The result must not be changed.
@@ -172,78 +172,64 @@ func (d *Definition) RulesFor(o *Override, now time.Time) []Rule {
 	return rules
 }
 
-// faults are what is wrong with a request, as fields of one error.
-type faults []store.FieldError
-
-func (f *faults) add(pointer, format string, args ...any) {
-	*f = append(*f, store.FieldError{Pointer: pointer, Code: string(store.CodeValidationFailed), Detail: fmt.Sprintf(format, args...)})
-}
-
-func (f faults) problem() error {
-	if len(f) == 0 {
-		return nil
-	}
-	return &store.Error{Code: store.CodeValidationFailed, Detail: f[0].Detail, Fields: f}
-}
-
-func (f *faults) rules(rules []Rule) {
+func checkRules(f *faults.List, rules []Rule) {
 	if len(rules) == 0 || len(rules) > MaxRules {
-		f.add("/rules", "there are %d rules; give 1 to %d", len(rules), MaxRules)
+		f.Add("/rules", "there are %d rules; give 1 to %d", len(rules), MaxRules)
 	}
 	seen := make(map[string]bool, len(rules))
 	for i := range rules[:min(len(rules), MaxRules)] {
 		r, at := &rules[i], fmt.Sprintf("/rules/%d", i)
 		switch {
 		case !namePattern.MatchString(r.ID):
-			f.add(at+"/id", "%.80q is not the id of a rule; use %s", r.ID, nameRule)
+			f.Add(at+"/id", "%.80q is not the id of a rule; use %s", r.ID, nameRule)
 		case seen[r.ID]:
-			f.add(at+"/id", "%q is the id of an earlier rule; each needs its own", r.ID)
+			f.Add(at+"/id", "%q is the id of an earlier rule; each needs its own", r.ID)
 		}
 		seen[r.ID] = true
 		r.validate(f, at)
 	}
 }
 
-func (r *Rule) validate(f *faults, at string) {
-	choose(f, at+"/scope", &r.Scope, PerSubject, PerLimit)
+func (r *Rule) validate(f *faults.List, at string) {
+	faults.Choose(f, at+"/scope", &r.Scope, PerSubject, PerLimit)
 	if r.Algorithm == "" {
-		f.add(at+"/algorithm", "is missing; use token_bucket, gcra, leaky_bucket, fixed_window or sliding_window")
+		f.Add(at+"/algorithm", "is missing; use token_bucket, gcra, leaky_bucket, fixed_window or sliding_window")
 	} else {
-		choose(f, at+"/algorithm", &r.Algorithm, TokenBucket, GCRA, LeakyBucket, FixedWindow, SlidingWindow)
+		faults.Choose(f, at+"/algorithm", &r.Algorithm, TokenBucket, GCRA, LeakyBucket, FixedWindow, SlidingWindow)
 	}
-	f.between(at+"/limit", r.Limit, 1, MaxCount)
-	f.between(at+"/period_ms", r.PeriodMS, 1, MaxPeriodMS)
+	f.Between(at+"/limit", r.Limit, 1, MaxCount)
+	f.Between(at+"/period_ms", r.PeriodMS, 1, MaxPeriodMS)
 	r.validateBucket(f, at)
 	r.validateWindow(f, at)
 }
 
-func (r *Rule) validateBucket(f *faults, at string) {
+func (r *Rule) validateBucket(f *faults.List, at string) {
 	if !r.bucket() {
-		f.only(at+"/burst", r.Burst != 0, "buckets")
-		f.only(at+"/mode", r.Mode != "", "leaky_bucket")
+		f.Only(at+"/burst", r.Burst != 0, "buckets")
+		f.Only(at+"/mode", r.Mode != "", "leaky_bucket")
 		return
 	}
 	if r.Burst == 0 {
 		r.Burst = r.Limit
 	}
-	f.between(at+"/burst", r.Burst, 1, MaxCount)
+	f.Between(at+"/burst", r.Burst, 1, MaxCount)
 	if r.Algorithm != LeakyBucket {
-		f.only(at+"/mode", r.Mode != "", "leaky_bucket")
+		f.Only(at+"/mode", r.Mode != "", "leaky_bucket")
 		return
 	}
-	choose(f, at+"/mode", &r.Mode, Policer, Shaper)
+	faults.Choose(f, at+"/mode", &r.Mode, Policer, Shaper)
 }
 
-func (r *Rule) validateWindow(f *faults, at string) {
+func (r *Rule) validateWindow(f *faults.List, at string) {
 	if r.Algorithm == FixedWindow {
-		choose(f, at+"/align", &r.Align, AlignEpoch, AlignFirstHit)
+		faults.Choose(f, at+"/align", &r.Align, AlignEpoch, AlignFirstHit)
 	} else {
-		f.only(at+"/align", r.Align != "", "fixed_window")
+		f.Only(at+"/align", r.Align != "", "fixed_window")
 	}
 	if r.Align != AlignEpoch {
-		f.only(at+"/tz_offset_min", r.TZOffsetMin != 0, "fixed_window aligned to the epoch")
+		f.Only(at+"/tz_offset_min", r.TZOffsetMin != 0, "fixed_window aligned to the epoch")
 	}
-	f.between(at+"/tz_offset_min", int64(r.TZOffsetMin), -maxTZOffset, maxTZOffset)
+	f.Between(at+"/tz_offset_min", int64(r.TZOffsetMin), -maxTZOffset, maxTZOffset)
 }
 
 // bucket says whether the rule is a bucket and not a window.
@@ -252,30 +238,3 @@ func (r *Rule) bucket() bool {
 }
 
 func (r *Rule) shaper() bool { return r.Algorithm == LeakyBucket && r.Mode == Shaper }
-
-func (f *faults) between(pointer string, n, least, most int64) {
-	if n < least || n > most {
-		f.add(pointer, "is %d; give %d to %d", n, least, most)
-	}
-}
-
-func (f *faults) only(pointer string, given bool, of string) {
-	if given {
-		f.add(pointer, "belongs to %s only; leave it out", of)
-	}
-}
-
-// choose fills in the first of all for an empty word, and finds others than these wrong.
-func choose[T ~string](f *faults, pointer string, word *T, all ...T) {
-	if *word == "" {
-		*word = all[0]
-	}
-	if slices.Contains(all, *word) {
-		return
-	}
-	names := make([]string, len(all))
-	for i, a := range all {
-		names[i] = string(a)
-	}
-	f.add(pointer, "%.40q is unknown; use %s", string(*word), strings.Join(names, ", "))
-}

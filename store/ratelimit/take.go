@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/faults"
 )
 
 // MaxSubject is the longest subject in bytes.
@@ -77,16 +78,16 @@ func (r *Request) least() int64 {
 
 // Validate finds every fault. Errors: validation_failed; cost_exceeds_limit, for what no rule of rules could ever grant.
 func (r *Request) Validate(rules []Rule) error {
-	var f faults
+	var f faults.List
 	if err := CheckSubject("/subject", r.Subject); err != nil {
-		f.add("/subject", "%s", err.Detail)
+		f.Add("/subject", "%s", err.Detail)
 	}
-	f.between("/cost", r.cost(), 1, MaxCount)
+	f.Between("/cost", r.cost(), 1, MaxCount)
 	if r.MinGrant != nil {
-		f.between("/min_grant", *r.MinGrant, 1, max(r.cost(), 1))
+		f.Between("/min_grant", *r.MinGrant, 1, max(r.cost(), 1))
 	}
-	f.between("/max_wait_ms", r.MaxWaitMS, 0, MaxWaitMS)
-	if err := f.problem(); err != nil {
+	f.Between("/max_wait_ms", r.MaxWaitMS, 0, MaxWaitMS)
+	if err := f.Problem(); err != nil {
 		return err
 	}
 	for i := range rules {
