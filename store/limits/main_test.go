@@ -2,31 +2,20 @@ package limits_test
 
 import (
 	"context"
-	"fmt"
-	"log/slog"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/goleak"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
-	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 	"github.com/slotgate/slotgate/store/ratelimit"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
-func TestMain(m *testing.M) {
-	store.LogDriver(slog.New(slog.DiscardHandler))
-	clustertest.Main(m,
-		// See store's own TestMain: both end by themselves and cannot be stopped (go-redis v9.23.0).
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-	)
-}
+func TestMain(m *testing.M) { storetest.Main(m) }
 
 // gateway is the limits of one gateway on the shared cluster.
 type gateway struct {
@@ -70,19 +59,7 @@ func (c *counting) RunScript(ctx context.Context, id *acl.Identity, command stri
 // needs is not what is tested.
 func newGateway(t testing.TB, change ...func(*limits.Config)) *gateway {
 	t.Helper()
-	s, err := store.New(store.Config{
-		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: clustertest.Shared(t).Addrs()}},
-		CursorKey: []byte(strings.Repeat("k", 32)),
-	}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	g := &gateway{t: t, store: &counting{Store: s}, registry: prometheus.NewRegistry()}
+	g := &gateway{t: t, store: &counting{Store: storetest.New(t)}, registry: prometheus.NewRegistry()}
 	cfg := limits.Config{
 		Redis: g.store, Decide: ratelimit.New(g.store), Timeout: 5 * time.Second, Blocked: limits.MostBlocked, Registry: g.registry,
 		Now: func() time.Time { return time.Now().Add(time.Duration(g.clock.Load())) },
@@ -97,18 +74,9 @@ func newGateway(t testing.TB, change ...func(*limits.Config)) *gateway {
 // pass lets the gateway's clock run ahead; that of Redis does not.
 func (g *gateway) pass(d time.Duration) { g.clock.Add(int64(d)) }
 
-var apps atomic.Int64
-
-// newApp is an app that no other test has.
 func newApp(t testing.TB, permissions ...string) *acl.Identity {
 	t.Helper()
-	name := fmt.Sprintf("app%d", apps.Add(1))
-	p, err := acl.CompilePermissions(permissions)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app := &acl.App{ID: name, Namespace: name, Cluster: "default", State: acl.Active}
-	return &acl.Identity{App: app, Key: &acl.Key{ID: "k", App: name}, Permissions: p, Prefix: name + ":"}
+	return storetest.App(t, permissions...)
 }
 
 // slow is a rule that gives nothing back while a test runs.

@@ -3,7 +3,6 @@ package prepaid
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,23 +12,12 @@ import (
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 	"github.com/slotgate/slotgate/store/ratelimit"
 	"github.com/slotgate/slotgate/store/slot"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	s, err := store.New(store.Config{
-		Clusters:  map[string]store.ClusterConfig{"default": {Addrs: clustertest.Shared(t).Addrs()}},
-		CursorKey: []byte(strings.Repeat("k", 32)),
-	}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return storetest.New(t)
 }
 
 // gateways are pools with stores of their own. A busy machine may let them wait longer than they would.

@@ -3,26 +3,15 @@ package prepaid
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/slotgate/slotgate/store"
-	"github.com/slotgate/slotgate/store/localcluster/clustertest"
 	"github.com/slotgate/slotgate/store/ratelimit"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
-func TestMain(m *testing.M) {
-	store.LogDriver(slog.New(slog.DiscardHandler))
-	clustertest.Main(m,
-		// See store's own TestMain: both end by themselves and cannot be stopped (go-redis v9.23.0).
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9.(*clusterStateHolder).LazyReload.func1"),
-		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"),
-	)
-}
+func TestMain(m *testing.M) { storetest.Main(m) }
 
 // world is a Redis of the model and a clock, for the gateways of one test.
 type world struct {
