@@ -46,157 +46,24 @@ func letter(h pool.Health) string { return strings.ToUpper(string(h.Condition)[:
 func (b *bench) drawn(u float64, exclude ...string) string {
 	b.t.Helper()
 	old := b.draw
-	b.draw = u
 	defer func() { b.draw = old }()
-	res, _ := b.allocate(pool.Request{Exclude: exclude})
-	if res.Reason != "" {
-		return string(res.Reason)
-	}
-	return res.Allocated[0].Member + string(res.Allocated[0].Mode)
+	return b.play().Drawn(u, exclude...)
 }
 
-func TestD1EqualMembersHaveEqualShares(t *testing.T) {
-	b := newAdaptive(t, "A B C D E")
+func TestHealthIsThatOfAllWhoAreThere(t *testing.T) {
+	b := newAdaptive(t, "A B C D")
+	b.failure("C")
+	b.failure("C")
+	b.available("B", false)
+	all, err := b.Health(testContext(t), b.id, b.pool)
+	if err != nil {
+		t.Fatal(err)
+	}
 	got := ""
-	for _, u := range []float64{0, .19, .2, .39, .4, .6, .8, .999} {
-		got += b.drawn(u)
+	for _, h := range all {
+		got += h.Member + letter(h)
 	}
-	b.want("members", got, "AABBCDEE")
-}
-
-func TestD2ToD6EjectionTrialsAndRecovery(t *testing.T) {
-	b := newAdaptive(t, "A B C D E")
-	got := ""
-	for i := range 5 {
-		b.at(1 + 0.1*float64(i))
-		h := b.failure("A")
-		if got += letter(h); h.Changed != (i == 1 || i == 4) {
-			t.Errorf("after failure %d: %+v", i, h)
-		}
-	}
-	b.want("D2 five failures", got, "HDDDU")
-
-	b.at(2)
-	got = letter(b.success("A", 50))
-	for _, s := range []float64{2.1, 2.2} {
-		b.at(s)
-		got += letter(b.failure("A"))
-	}
-	b.want("D3 late reports", got, "UUU")
-
-	b.at(3)
-	got = ""
-	for i := range 20 {
-		got += b.drawn(float64(i) / 20)
-	}
-	b.want("D4 while it is ejected", got, "BBBBBCCCCCDDDDDEEEEE")
-	b.at(6.5)
-	got = b.drawn(.9)
-	b.at(6.6)
-	b.want("D4 then one trial a second", got+" "+b.drawn(0), "Atrial B")
-
-	got = ""
-	for i := range 3 {
-		b.at(6.5 + float64(i))
-		got += letter(b.success("A", 90))
-	}
-	b.want("D5 three trials", got, "UUD")
-
-	states := ""
-	for i := 1; i <= 32; i++ {
-		b.at(8.5 + float64(i))
-		h := b.success("A", 90)
-		states += letter(h)
-		if want, ok := map[int]float64{1: .13, 10: .40, 20: .70, 29: .97, 30: 1, 31: 1}[i]; ok && math.Abs(h.Factor-want) > 1e-9 {
-			t.Errorf("D6 %d s later the factor is %v, want %v", i, h.Factor, want)
-		}
-	}
-	b.want("D6 clean reports", states, strings.Repeat("D", 29)+"HHH")
-}
-
-func TestD7FailuresNowAndThenKeepAMemberDegraded(t *testing.T) {
-	b := newAdaptive(t, "A B C D E")
-	b.failure("A")
-	b.at(1)
-	b.failure("A")
-	got := ""
-	for i := range 60 {
-		b.at(2 + float64(i))
-		if i%2 == 0 {
-			got += letter(b.success("A", 50))
-		} else {
-			got += letter(b.failure("A"))
-		}
-	}
-	b.want("states", got, strings.Repeat("D", 60))
-}
-
-func TestD8ASlowMemberLosesItsShare(t *testing.T) {
-	for _, baseline := range []int64{100, 0} {
-		b := newAdaptive(t, "A B C D E")
-		b.pool.Definition.Adaptive.BaselineMS = baseline
-		states := ""
-		for s := range 40 {
-			b.at(float64(s))
-			var list []pool.Report
-			for _, m := range strings.Fields("A B C D E") {
-				r := pool.Report{Member: m, Outcome: pool.Success, LatencyMS: 100}
-				if m == "C" {
-					r.LatencyMS = 1000
-				}
-				list = append(list, r)
-			}
-			states += letter(b.report(list...)[2])
-		}
-		if states[20:] != strings.Repeat("D", 20) {
-			t.Errorf("baseline %d: states %s", baseline, states)
-		}
-		got := 0
-		for i := range 1000 {
-			if i%20 == 10 && b.drawn((float64(i)+.5)/1000) == "C" {
-				got++
-			}
-		}
-		all, err := b.Health(testContext(t), b.id, b.pool)
-		if err != nil || len(all) != 5 || all[2].Member != "C" || all[2].Condition != pool.Degraded || math.Abs(all[2].Factor-.1) > 1e-9 {
-			t.Errorf("baseline %d: %+v, %v", baseline, all, err)
-		}
-		if got > 2 {
-			t.Errorf("baseline %d: C has %d of 50", baseline, got)
-		}
-	}
-}
-
-func TestD9WhenAllAreUnhealthyAllAreUsed(t *testing.T) {
-	b := newAdaptive(t, "A B C D E")
-	eject := func(m string) {
-		for i := range 5 {
-			b.now += second / 10
-			if h := b.failure(m); i == 4 && h.Condition != pool.Unhealthy {
-				t.Errorf("%s: %+v", m, h)
-			}
-		}
-	}
-	eject("A")
-	eject("B")
-	b.want("two of five", b.drawn(0)+b.drawn(.99), "CE")
-	eject("C")
-	b.want("three of five", b.drawn(0)+" "+b.drawn(.99), "Apanic Epanic")
-	eject("D")
-	eject("E")
-	b.want("all", b.drawn(0)+" "+b.drawn(.5)+" "+b.drawn(.99), "Apanic Cpanic Epanic")
-	b.want("D10 all excluded", b.drawn(0, "A", "B", "C", "D", "E"), "excluded")
-}
-
-func TestD11OneFailureOfTwoIsNotMuch(t *testing.T) {
-	b := newAdaptive(t, "A B")
-	b.success("A", 100)
-	b.at(1)
-	b.failure("A")
-	b.at(2)
-	if h := b.success("A", 100); h.Condition != pool.Healthy || math.Abs(h.Factor-.59) > .005 {
-		t.Errorf("got %+v", h)
-	}
+	b.want("conditions", got, "AHCDDH")
 }
 
 func TestEachEjectionIsTwiceAsLong(t *testing.T) {

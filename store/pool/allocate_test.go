@@ -16,11 +16,7 @@ import (
 // counts is "a5 b0": each member with its allocations.
 func (b *bench) counts() string {
 	b.t.Helper()
-	var list []string
-	for _, m := range b.show().Members {
-		list = append(list, fmt.Sprint(m.Member, m.Allocations))
-	}
-	return strings.Join(list, " ")
+	return b.play().Counts()
 }
 
 func TestA7WorkersShareEvenly(t *testing.T) {

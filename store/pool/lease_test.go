@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -47,62 +46,16 @@ func (b *bench) show() pool.Overview {
 // held is "a2 b0": each member with its leases.
 func (b *bench) held() string {
 	b.t.Helper()
-	var list []string
-	for _, m := range b.show().Members {
-		list = append(list, fmt.Sprint(m.Member, m.Inflight))
-	}
-	return strings.Join(list, " ")
+	return b.play().Held()
 }
 
-func TestL1LeasesAreSpreadUpToTheLimit(t *testing.T) {
-	b := newBench(t, inflight(2)).with("a b c", nil)
-	claims, members := b.hold(6)
-	b.want("members", strings.Join(members, " "), "a b c a b c")
-	for i := range claims {
-		if i > 0 && claims[i].Fence <= claims[i-1].Fence {
-			t.Errorf("fence %d after %d", claims[i].Fence, claims[i-1].Fence)
-		}
+func TestNobodyCompletesALeaseOfAnotherApp(t *testing.T) {
+	b := newBench(t, inflight(2)).with("a", nil)
+	claims, _ := b.hold(1)
+	if _, _, err := b.Complete(testContext(t), newApp(t), b.pool, claims[0], keyed()); !errors.Is(err, pool.ErrNoLease) {
+		t.Errorf("completed: %v", err)
 	}
-	if claims[0].Fence != T0 {
-		t.Errorf("the first fence is %d, want the time", claims[0].Fence)
-	}
-	b.now += 2*second + 1
-	res, _ := b.allocate(pool.Request{})
-	if res.Reason != pool.Saturated || res.RetryAfterMS != 28_000 {
-		t.Errorf("the seventh: %+v", res)
-	}
-	if res, _ := b.allocate(pool.Request{Exclude: []string{"a", "b", "c"}}); res.Reason != pool.Excluded {
-		t.Errorf("all excluded: %+v", res)
-	}
-}
-
-func TestL2ALeaseIsCompletedOnceByWhoHoldsIt(t *testing.T) {
-	b := newBench(t, inflight(2)).with("a b c", nil)
-	claims, _ := b.hold(6)
-	b.now += 5 * second
-	kept, _, err := b.complete(claims[1])
-	if want := (pool.Kept{Member: "b", HeldMS: 5000, ExpiresAtMS: T0/1000 + 30_000}); err != nil || kept != want {
-		t.Errorf("completed: %+v, %v, want %+v", kept, err, want)
-	}
-	for name, row := range map[string]struct {
-		claim pool.Claim
-		want  error
-	}{
-		"a second time":    {claims[1], pool.ErrNoLease},
-		"another's fence":  {pool.Claim{ID: claims[2].ID, Fence: claims[3].Fence}, pool.ErrOtherFence},
-		"an invented one":  {pool.Claim{ID: strings.Repeat("A", 22), Fence: 1}, pool.ErrNoLease},
-		"of another's app": {pool.Claim{ID: claims[2].ID, Fence: claims[2].Fence}, pool.ErrNoLease},
-	} {
-		id := b.id
-		if name == "of another's app" {
-			id = newApp(t)
-		}
-		if _, _, err := b.Complete(testContext(t), id, b.pool, row.claim, keyed()); !errors.Is(err, row.want) {
-			t.Errorf("%s: %v, want %v", name, err, row.want)
-		}
-	}
-	_, members := b.hold(1)
-	b.want("who is free again", members[0], "b")
+	b.want("leases", b.held(), "a1")
 }
 
 func TestBadClaims(t *testing.T) {
@@ -131,37 +84,6 @@ func TestBadClaims(t *testing.T) {
 	}
 }
 
-func TestL3ALeaseIsRenewedUntilItExpires(t *testing.T) {
-	d := inflight(0)
-	d.Lease.MaxMS = 60_000
-	b := newBench(t, d).with("a b", nil)
-	claims, _ := b.hold(2)
-	renew := func(c pool.Claim, ms int64) (pool.Kept, error) { return b.Renew(testContext(t), b.id, b.pool, c, ms) }
-	b.now += 10 * second
-	if kept, err := renew(claims[0], 40_000); err != nil || kept.ExpiresAtMS != T0/1000+50_000 || kept.Member != "a" {
-		t.Errorf("renewed: %+v, %v", kept, err)
-	}
-	if kept, err := renew(claims[0], 60_000); err != nil || kept.ExpiresAtMS != T0/1000+60_000 {
-		t.Errorf("renewed beyond the most: %+v, %v", kept, err)
-	}
-	if _, err := renew(pool.Claim{ID: claims[0].ID, Fence: claims[1].Fence}, 1000); !errors.Is(err, pool.ErrOtherFence) {
-		t.Errorf("with another fence: %v", err)
-	}
-	b.now = T0 + 30*second
-	if _, err := renew(claims[1], 1000); !errors.Is(err, pool.ErrLost) {
-		t.Errorf("when it has expired: %v", err)
-	}
-	if kept, _, err := b.complete(claims[1]); err != nil || !kept.Late {
-		t.Errorf("completed late: %+v, %v", kept, err)
-	}
-	if _, err := renew(claims[1], 1000); !errors.Is(err, pool.ErrNoLease) {
-		t.Errorf("when it is completed: %v", err)
-	}
-	if kept, _, err := b.complete(claims[0]); err != nil || kept.Late {
-		t.Errorf("completed in time: %+v, %v", kept, err)
-	}
-}
-
 func TestALeaseThatIsMadeShorterIsNoticed(t *testing.T) {
 	b := newBench(t, inflight(1)).with("a", nil)
 	claims, _ := b.hold(1)
@@ -171,22 +93,6 @@ func TestALeaseThatIsMadeShorterIsNoticed(t *testing.T) {
 	b.now += second
 	_, members := b.hold(1)
 	b.want("after it", members[0], "a")
-}
-
-func TestL4AbandonedLeasesComeBack(t *testing.T) {
-	b := newBench(t, inflight(2)).with("a b c", nil)
-	claims, _ := b.hold(5)
-	b.want("before", b.held(), "a2 b2 c1")
-	b.now += 30 * second
-	_, members := b.hold(1)
-	b.want("then", members[0]+", "+b.held(), "a, a1 b0 c0")
-	if o := b.show(); o.Abandoned != 5 || o.Fence != b.now {
-		t.Errorf("overview: %+v", o)
-	}
-	if _, _, err := b.complete(claims[0]); !errors.Is(err, pool.ErrNoLease) {
-		t.Errorf("completed when it was given to another: %v", err)
-	}
-	b.want("at last", b.held(), "a1 b0 c0")
 }
 
 func TestAnAllocationNotices32AbandonedLeasesAtMost(t *testing.T) {
@@ -227,49 +133,6 @@ func TestWhoHoldsWhat(t *testing.T) {
 	if _, err := b.Leases(testContext(t), b.id, "a/b"); len(pointers(err)) != 1 {
 		t.Errorf("of a bad name: %v", err)
 	}
-}
-
-func TestL6ARepetitionHasTheSameLease(t *testing.T) {
-	b := newBench(t, inflight(0)).with("a b", nil)
-	first, _ := b.allocate(pool.Request{Count: 2}, "k")
-	b.now += second
-	again, replayed := b.allocate(pool.Request{Count: 2}, "k")
-	if !replayed || *first.Allocated[1].Lease != *again.Allocated[1].Lease || first.Allocated[0].Member != again.Allocated[0].Member {
-		t.Errorf("first %+v, then %+v, replayed %v", first, again, replayed)
-	}
-	b.want("leases", b.held(), "a1 b1")
-
-	lease := first.Allocated[0].Lease
-	c := pool.Claim{ID: lease.ID, Fence: lease.Fence}
-	done, _, err := b.complete(c, "done")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.now += second
-	if once, replayed, err := b.complete(c, "done"); err != nil || !replayed || once != done {
-		t.Errorf("completed again: %+v, replayed %v, %v", once, replayed, err)
-	}
-	b.want("then", b.held(), "a0 b1")
-}
-
-func TestL7LeasesOutliveThatAMemberIsAway(t *testing.T) {
-	b := newBench(t, inflight(2)).with("a b", nil)
-	claims, _ := b.hold(4)
-	b.available("a", false)
-	b.want("off", b.held(), "a2 b2")
-	if kept, _, err := b.complete(claims[0]); err != nil || kept.Member != "a" {
-		t.Errorf("completed: %+v, %v", kept, err)
-	}
-	b.available("a", true)
-	b.want("on", b.held(), "a1 b2")
-	if _, err := b.TakeAway(testContext(t), b.id, b.pool, "a", true); err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := b.complete(claims[2]); err != nil {
-		t.Errorf("completed when the member had left: %v", err)
-	}
-	b.put(pool.Member{Member: "a"})
-	b.want("added again", b.held(), "b2 a0")
 }
 
 func TestLeasesByEveryPolicy(t *testing.T) {

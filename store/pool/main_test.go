@@ -2,7 +2,6 @@ package pool_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/pool"
+	"github.com/slotgate/slotgate/store/pool/pooltest"
 	"github.com/slotgate/slotgate/store/storetest"
 )
 
@@ -47,8 +47,8 @@ func newApp(t testing.TB) *acl.Identity {
 
 // T0 is when tests begin, in us; second is one.
 const (
-	T0     = 1_800_000_000_000_000
-	second = 1_000_000
+	T0     = pooltest.T0
+	second = pooltest.Second
 )
 
 // bench is a pool on the shared cluster, whose time stands still until a test moves it.
@@ -70,6 +70,43 @@ func newBench(t testing.TB, d pool.Definition) *bench {
 	return b
 }
 
+// way is how the vectors reach it.
+func (b *bench) way() pooltest.Way {
+	return pooltest.Way{
+		Define: b.define,
+		Put:    func(m pool.Member) { b.put(m) },
+		Patch: func(m pool.Member) {
+			b.t.Helper()
+			if _, err := b.Patch(testContext(b.t), b.id, b.pool, m); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		Remove: func(member string) {
+			b.t.Helper()
+			if _, err := b.TakeAway(testContext(b.t), b.id, b.pool, member, false); err != nil {
+				b.t.Fatal(err)
+			}
+		},
+		Allocate: func(r pool.Request, key string) (pool.Result, bool) { return b.allocate(r, some(key)...) },
+		Report:   b.report,
+		Renew: func(c pool.Claim, ms int64) (pool.Kept, error) {
+			return b.Renew(testContext(b.t), b.id, b.pool, c, ms)
+		},
+		Complete: func(c pool.Claim, key string) (pool.Kept, bool, error) { return b.complete(c, some(key)...) },
+		Show:     b.show,
+		Clock:    func(us int64) { b.now = us },
+		Draw:     func(u float64) { b.draw = u },
+	}
+}
+
+// some are the keys that are not empty.
+func some(key string) []string {
+	if key == "" {
+		return nil
+	}
+	return []string{key}
+}
+
 func (b *bench) define(d pool.Definition) {
 	b.t.Helper()
 	if err := d.Validate(); err != nil {
@@ -89,33 +126,20 @@ func (b *bench) put(list ...pool.Member) []pool.Outcome {
 
 func ptr[T any](v T) *T { return &v }
 
+func (b *bench) play() *pooltest.Play { return pooltest.Go(b.t, b.way()) }
+
 // with adds members "a5 b c": each with a number, which set gives to it.
 func (b *bench) with(list string, set func(*pool.Member, *int64)) *bench {
 	b.t.Helper()
-	for _, word := range strings.Fields(list) {
-		m := pool.Member{Member: word[:1]}
-		if len(word) > 1 {
-			var n int64
-			if _, err := fmt.Sscan(word[1:], &n); err != nil {
-				b.t.Fatal(err)
-			}
-			set(&m, &n)
-		}
-		b.put(m)
-	}
+	b.play().With(list, set)
 	return b
 }
 
-func count(m *pool.Member, n *int64)  { m.InitialCount = n }
-func weight(m *pool.Member, n *int64) { m.Weight = n }
+var count, weight = pooltest.Count, pooltest.Weight
 
 func (b *bench) available(members string, yes bool) {
 	b.t.Helper()
-	for _, m := range strings.Fields(members) {
-		if _, err := b.Patch(testContext(b.t), b.id, b.pool, pool.Member{Member: m, Available: &yes}); err != nil {
-			b.t.Fatal(err)
-		}
-	}
+	b.play().Available(members, yes)
 }
 
 func (b *bench) allocate(r pool.Request, key ...string) (pool.Result, bool) {
@@ -138,19 +162,10 @@ func keyed(key ...string) (i store.Idempotency) {
 // picks is who n allocations give, one by one; of nobody the reason.
 func (b *bench) picks(n int, exclude ...string) string {
 	b.t.Helper()
-	list := make([]string, n)
-	for i := range list {
-		res, _ := b.allocate(pool.Request{Exclude: exclude})
-		if list[i] = string(res.Reason); res.Reason == "" {
-			list[i] = res.Allocated[0].Member
-		}
-	}
-	return strings.Join(list, " ")
+	return b.play().Picks(n, exclude...)
 }
 
 func (b *bench) want(what, got, want string) {
 	b.t.Helper()
-	if got != want {
-		b.t.Errorf("%s: got %q, want %q", what, got, want)
-	}
+	b.play().Want(what, got, want)
 }

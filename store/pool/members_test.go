@@ -3,7 +3,6 @@ package pool_test
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -30,26 +29,6 @@ func keysIn(t testing.TB, namespace string) (found []string) {
 		t.Fatal(err)
 	}
 	return found
-}
-
-func TestA5HowAMemberComesBack(t *testing.T) {
-	for _, row := range []struct {
-		restore pool.Restore
-		want    string
-	}{
-		{pool.Keep, "a a a a a a a a a a a a"},
-		{pool.Zero, "a a a a a a a a a a a a"},
-		{pool.Min, "a b a b a b a b a b a b"},
-		{pool.CatchUp, "a b a b a b a b a b a b"},
-	} {
-		t.Run(string(row.restore), func(t *testing.T) {
-			b := newBench(t, pool.Definition{Policy: pool.LeastUsed, Restore: row.restore}).with("a10 b10", count)
-			b.available("a", false)
-			b.want("a off", b.picks(20), strings.TrimSpace(strings.Repeat("b ", 20)))
-			b.available("a", true)
-			b.want("a on", b.picks(12), row.want)
-		})
-	}
 }
 
 func TestCatchUpDoesNotTakeAwayWhatAMemberHad(t *testing.T) {
