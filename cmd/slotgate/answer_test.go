@@ -32,6 +32,39 @@ func TestOwnHeadersAreThoseOfNetHTTP(t *testing.T) {
 			w.Header()["Www-Authenticate"] = []string{"Bearer", "Basic"}
 			w.WriteHeader(http.StatusUnauthorized)
 		},
+		"a type that the body does not look like, which may not show twice": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/octet-stream")
+			_, _ = io.WriteString(w, "<html>\r\nContent-Type: text/html\r\n\r\nContent-Type: x\r\n")
+		},
+		"no type, against net/http's guess": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = nil
+			_, _ = io.WriteString(w, "<html>")
+		},
+		"a type of two values": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header()["Content-Type"] = []string{"a/b", "c/d"}
+			_, _ = io.WriteString(w, "<html>")
+		},
+		"a type of what has not changed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.Header().Set("Etag", `"a"`)
+			w.WriteHeader(http.StatusNotModified)
+		},
+		"a type of no content": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusNoContent)
+		},
+		"a type, and a flush before the body": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-ndjson")
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			_, _ = io.WriteString(w, "{}\n")
+		},
+		"a type and a long body without a length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			for range 20 {
+				_, _ = io.WriteString(w, long)
+			}
+		},
 		"a type and a length": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Content-Length", "5000")
@@ -149,7 +182,7 @@ func TestOwnHeadersAreSortedAndOneWrite(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		front := "HTTP/1.1 200 OK\r\nCache-Control: v\r\nEtag: v\r\nX-A: v\r\nX-B: v\r\nX-C: v\r\nContent-Type: text/plain\r\nDate: "
+		front := "HTTP/1.1 200 OK\r\nCache-Control: v\r\nContent-Type: text/plain\r\nEtag: v\r\nX-A: v\r\nX-B: v\r\nX-C: v\r\nDate: "
 		if got := buf[:n]; !bytes.HasPrefix(got, []byte(front)) || !bytes.HasSuffix(got, []byte("\r\n\r\nbody")) {
 			t.Errorf("%q", got)
 		}

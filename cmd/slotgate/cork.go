@@ -14,6 +14,7 @@ type cork struct {
 	start int     // where the status line begins in buf; 0 = it has not come yet
 	body  int     // bytes wanted behind the header; 0 = write as soon as there is something
 	head  int     // where the header ends in buf, 0 = not known yet
+	typed bool    // the lines have a Content-Type: one of net/http's is left out
 }
 
 // statusRoom is for the longest status line (HTTP/1.1 511 Network Authentication Required) and a few bytes more.
@@ -32,7 +33,7 @@ func (c *cork) put(body int) *[]byte {
 		c.buf = corks.Get().(*[]byte)
 	}
 	*c.buf = (*c.buf)[:statusRoom]
-	c.start, c.body, c.head = 0, body, 0
+	c.start, c.body, c.head, c.typed = 0, body, 0, false
 	return c.buf
 }
 
@@ -49,12 +50,32 @@ func (c *cork) add(p []byte) []byte {
 		c.start = statusRoom - n
 		copy((*c.buf)[c.start:], p[:n])
 		p = p[n:]
+		if c.typed {
+			*c.buf, p = appendTypeless(*c.buf, p)
+		}
 	}
 	*c.buf = append(*c.buf, p...)
 	if c.body > 0 && !c.whole() {
 		return nil
 	}
 	return (*c.buf)[c.start:]
+}
+
+var typeField = []byte("Content-Type: ")
+
+// appendTypeless adds the lines at the beginning of p that are in front of a Content-Type, and returns what is behind that line. Without such a line
+// in the header it adds nothing. net/http writes its few lines in one piece.
+func appendTypeless(dst, p []byte) (all, left []byte) {
+	for rest := p; ; {
+		n := bytes.Index(rest, lineEnd) + len(lineEnd)
+		switch {
+		case n <= len(lineEnd): // the header's end, or that of the piece
+			return dst, p
+		case bytes.HasPrefix(rest, typeField):
+			return append(dst, p[:len(p)-len(rest)]...), rest[n:]
+		}
+		rest = rest[n:]
+	}
 }
 
 // whole says whether header and body are there.
