@@ -45,9 +45,9 @@ func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 			refuse(c, overloaded())
 			return
 		}
-		r.body = body{src: req.Body, left: limit, limit: limit, declared: req.ContentLength, reserved: reserve, r: r}
+		r.body = &body{src: req.Body, left: limit, limit: limit, declared: req.ContentLength, reserved: reserve, r: r}
 		defer r.body.release(inFlight)
-		req.Body = &r.body
+		req.Body = r.body
 		c.Next()
 	}
 }
@@ -82,6 +82,14 @@ type body struct {
 	err         error // sticky
 	pace        *pace // nil: nobody looks at its speed
 	r           *request
+}
+
+// bytes is how many have been read.
+func (b *body) bytes() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.read
 }
 
 // release gives back what was reserved.

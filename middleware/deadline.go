@@ -71,7 +71,7 @@ func Deadline(live *Live, clock Clock) gin.HandlerFunc {
 		}
 		r := of(c)
 		now := r.started(clock)
-		if c.Request.Body == &r.body {
+		if r.body != nil && c.Request.Body == r.body {
 			// net/http takes it off again at the body's end. Not every writer can (a test's recorder); the server's ReadTimeout holds anyway.
 			_ = http.NewResponseController(c.Writer).SetReadDeadline(now.Add(r.body.paced(c.Writer, now, cfg)))
 		}

@@ -62,7 +62,7 @@ func (r *request) finish(c *gin.Context, now time.Time) {
 	if e.Route = c.FullPath(); e.Route == "" {
 		e.Route = "unmatched"
 	}
-	e.BytesIn = r.body.read
+	e.BytesIn = r.body.bytes()
 	e.BytesOut = max(0, int64(c.Writer.Size())) // -1 = nothing written
 	e.app = r.app
 	if e.Status == 0 {

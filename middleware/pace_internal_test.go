@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"testing"
@@ -50,7 +51,7 @@ func TestALargeBodyEarnsTimeByComing(t *testing.T) {
 	begun := time.Unix(1000, 0)
 	w := &toldWriter{ResponseRecorder: httptest.NewRecorder(), begun: begun}
 	data := bytes.Repeat([]byte("x"), 80<<10)
-	b := &body{src: io.NopCloser(iotest.HalfReader(bytes.NewReader(data))), declared: int64(len(data)), left: 1 << 20, limit: 1 << 20, r: &request{}}
+	b := &body{src: io.NopCloser(iotest.HalfReader(bytes.NewReader(data))), declared: int64(len(data)), left: 1 << 20, limit: 1 << 20, r: &request{http: &http.Request{}}}
 	b.paced(w, begun, &DeadlineConfig{Body: 3 * time.Second, BodyRate: 64 << 10})
 	for part := make([]byte, 32<<10); b.err == nil; { // 16 KiB are read at a time
 		_, _ = b.Read(part)
@@ -69,12 +70,12 @@ func TestALargeBodyEarnsTimeByComing(t *testing.T) {
 func TestChunkedBodiesReserveByAndBy(t *testing.T) {
 	const limit = 1 << 20
 	read := func(size int, budget int64) (r *request, inFlight *BytesInFlight, err error) {
-		inFlight, r = NewBytesInFlight(budget), &request{}
+		inFlight, r = NewBytesInFlight(budget), &request{http: &http.Request{}}
 		r.answer.inFlight = inFlight
 		inFlight.TryAcquire(chunkedReserve)
 		r.http.Method = "PUT"
-		r.body = body{src: io.NopCloser(bytes.NewReader(make([]byte, size))), declared: -1, left: limit, limit: limit, reserved: chunkedReserve, r: r}
-		_, err = io.Copy(io.Discard, &r.body)
+		r.body = &body{src: io.NopCloser(bytes.NewReader(make([]byte, size))), declared: -1, left: limit, limit: limit, reserved: chunkedReserve, r: r}
+		_, err = io.Copy(io.Discard, r.body)
 		return r, inFlight, err
 	}
 	for _, c := range []struct{ size, reserved int64 }{{0, 64 << 10}, {64<<10 - 1, 64 << 10}, {64 << 10, 128 << 10}, {300 << 10, 512 << 10}, {limit, limit}} {

@@ -193,7 +193,7 @@ func tooMuch(r *rule, total int64) string {
 // unpaid are the bytes of a request that has ended that were not known when it came: those of its answer, and of a body without a length.
 func (r *request) unpaid() int64 {
 	n := r.event.BytesOut
-	if r.body.declared < 0 {
+	if r.body != nil && r.body.declared < 0 {
 		n += r.event.BytesIn
 	}
 	if r.bodyCost() == 0 {
