@@ -125,8 +125,18 @@ func (p *problem) setHeaders(h http.Header, jitter func() float64) {
 		after = retryAfter503
 	}
 	if after > 0 {
-		h["Retry-After"] = []string{strconv.FormatInt(spread(p.status, seconds(int64(after)), jitter()), 10)}
+		h["Retry-After"] = retryAfter(spread(p.status, seconds(int64(after)), jitter()))
 	}
+}
+
+// shortWaits are the values of Retry-After that a flood of refusals has, made once.
+var shortWaits = [...][]string{{"0"}, {"1"}, {"2"}, {"3"}}
+
+func retryAfter(seconds int64) []string {
+	if seconds < int64(len(shortWaits)) {
+		return shortWaits[seconds]
+	}
+	return []string{strconv.FormatInt(seconds, 10)}
 }
 
 // spread is how many seconds to wait at the least, and some more by chance: Retry-After has whole seconds only, and clients that were all

@@ -148,14 +148,14 @@ func (b *batch) knowsTopology(ctx context.Context, number int) *Error {
 	if err == nil {
 		return nil
 	}
-	var e *Error
-	if !errors.As(err, &e) {
-		e = NewError(CodeInternal, "").WithCause(err)
+	e := *NewError(CodeInternal, "").WithCause(err)
+	if known, ok := errors.AsType[*Error](err); ok {
+		e = *known // it may be shared
 	}
 	if b.row.writes() {
 		e.Outcome = NotApplied // only the slot map was asked for
 	}
-	return e
+	return &e
 }
 
 // nodeItems are the items of one node, by index.

@@ -96,7 +96,7 @@ func (l *lane) enough(view replicaView) (int, error) {
 // unsent is a fault before anything was sent.
 func unsent(v verdict, cause error) error {
 	v.notExecuted, v.noEffect = true, false
-	return &refusal{v, cause}
+	return &refusal{verdict: v, cause: cause}
 }
 
 // replicaView is what a node says of replicas.

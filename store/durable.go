@@ -50,6 +50,7 @@ func (*durableCmd) NoRetry() bool { return true }
 type refusal struct {
 	verdict
 	cause error // nil = none
+	told  *told // nil = it is made for each caller
 }
 
 func (r *refusal) Error() string { return "store: " + r.detail }
@@ -213,14 +214,14 @@ func (d *durableCmd) unsettled(level Durability) error {
 		return unreplicated("the primary has the write; Redis refused to wait for its copies", d.fault)
 	default:
 		// The primary was lost together with what it had not passed on, or it was not: nobody can know yet.
-		return &refusal{verdict{
+		return &refusal{cause: d.fault, verdict: verdict{
 			code: CodeBackendTimeout, reload: true, detail: "the primary took the write, and was lost before its copies were confirmed",
-		}, d.fault}
+		}}
 	}
 }
 
 func unreplicated(detail string, cause error) error {
-	return &refusal{verdict{code: CodeAppliedNotReplicated, applied: true, detail: detail}, cause}
+	return &refusal{verdict: verdict{code: CodeAppliedNotReplicated, applied: true, detail: detail}, cause: cause}
 }
 
 // demoted says whether a node broke a wait off because it is no primary any more.

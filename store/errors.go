@@ -71,7 +71,9 @@ func (e *Error) WithCause(err error) *Error { e.cause = err; return e }
 func withOutcome(err error, o Outcome) error {
 	var e *Error
 	if errors.As(err, &e) && e.Status() >= http.StatusInternalServerError && e.Outcome == NoOutcome {
-		e.Outcome = o
+		told := *e // the error may be shared
+		told.Outcome = o
+		return &told
 	}
 	return err
 }

@@ -155,6 +155,12 @@ func unquoted(err error) error {
 
 // problem makes the error that the caller sees. write says whether the command changes data.
 func (v verdict) problem(write bool, cause error) *Error {
+	if own, ok := cause.(*refusal); ok && own.told != nil { //nolint:errorlint // wrapped, it says more than this
+		if write {
+			return own.told.write
+		}
+		return own.told.read
+	}
 	e := NewError(v.code, v.detail).WithCause(unquoted(cause))
 	e.RedisError = v.prefix
 	status := e.Status()

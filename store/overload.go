@@ -67,9 +67,19 @@ func classOf(ctx context.Context, id *acl.Identity) adaptive.Class {
 
 // What is refused was not sent, and says nothing about the node.
 var (
-	errShardFull     = &refusal{verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: "the shard of this key has more to do than it can"}, nil}
-	errShardHopeless = &refusal{verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: "the shard of this key has so much to do that it would not answer in time"}, nil}
+	errShardFull     = shedding("the shard of this key has more to do than it can")
+	errShardHopeless = shedding("the shard of this key has so much to do that it would not answer in time")
 )
+
+// told are the errors that callers of reads and of writes see, made once: in a flood of refusals each costs as little as it can.
+type told struct{ read, write *Error }
+
+func shedding(detail string) *refusal {
+	r := &refusal{verdict: verdict{code: CodeOverloaded, notExecuted: true, shed: true, detail: detail}}
+	read, write := r.problem(false, r), r.problem(true, r)
+	r.told = &told{read, write}
+	return r
+}
 
 // admit takes places for what the caller sends to the node; they must be given back (leave). A node that is cut off says so itself.
 func (w *way) admit(ctx context.Context, id *acl.Identity, class adaptive.Class, weight int) (adaptive.Place, error) {
