@@ -203,6 +203,9 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 	case g.Granted < cost:
 		a.most = 0
 		a.refuse(t, now, max(need, 1), g)
+	case t.bucket && g.Remaining <= 0 && a.position.Load() <= 0: // it was the last one, so the next one need not be asked for before it is due
+		a.most = 0
+		a.deny(t, now, 1, t.untilNext(g))
 	default:
 		if len(a.waiting) == 0 {
 			a.most = 0
@@ -210,6 +213,11 @@ func (a *Allowance) settle(t *terms, asked, cost, need int64, g ratelimit.Grant)
 		a.refused, a.pause = 0, 0
 		a.open(t)
 	}
+}
+
+// untilNext is when a bucket that has just become empty has a token again: when it is full, less what the others take.
+func (t *terms) untilNext(g ratelimit.Grant) int64 {
+	return min(max(int64(g.Reset)-(t.most-1)*t.perToken, 1), t.perToken)
 }
 
 // payable is how many of the tokens may pay. They were taken at any time since they were asked for, and what a gateway has let through by
@@ -274,11 +282,11 @@ func (a *Allowance) heard(t *terms, asked, now int64, g ratelimit.Grant) {
 	a.windowEnds.Store(ends)
 }
 
-// refuse remembers that the limit is used up, and tells those who wait. a.mu is held.
+// refuse remembers what Redis has not granted. a.mu is held.
 func (a *Allowance) refuse(t *terms, now, least int64, g ratelimit.Grant) {
 	retry := int64(g.Retry)
-	if a.refused = least; g.Granted > 0 {
-		a.refused, retry = 1, (max(-a.position.Load(), 0)+1)*t.perToken // what is owed is paid first
+	if g.Granted > 0 {
+		least, retry = 1, (max(-a.position.Load(), 0)+1)*t.perToken // what is owed is paid first
 		if t.Rule.Algorithm == ratelimit.FixedWindow {
 			retry = max(a.windowEnds.Load()-now, 1)
 		}
@@ -286,6 +294,12 @@ func (a *Allowance) refuse(t *terms, now, least int64, g ratelimit.Grant) {
 	if retry <= 0 {
 		retry = t.perToken
 	}
+	a.deny(t, now, least, retry)
+}
+
+// deny remembers that the limit has fewer than least tokens for so long, and tells those who wait. a.mu is held.
+func (a *Allowance) deny(t *terms, now, least, retry int64) {
+	a.refused = least
 	chunk := max((a.hold+a.credit)*t.perToken, 1)
 	a.pause = min(max(chunk, 2*a.pause), chunk*a.peers.number(), longestPause)
 	if t.Mode != Prepaid {

@@ -214,6 +214,58 @@ func TestTakesThatWaitTogetherAreGrantedWholly(t *testing.T) {
 	}
 }
 
+// A grant of the last token says when the next one is due: until then Redis is not asked, and a flood costs its shard no more than the tokens do.
+func TestAFloodAsksRedisOnceForEachToken(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	l := limitOf(perSecond(t, 50))
+	l.Mode = Exact
+	a := g.Allowance(l)
+	g.all(a)
+	asked, granted := w.takes, 0
+	for range 2000 { // of a millisecond
+		w.pass(time.Millisecond)
+		d, _ := g.take(a, 1)
+		if d.Verdict == Allowed {
+			granted++
+		} else if d.RetryAfter <= 0 || d.RetryAfter > int64(20*time.Millisecond) {
+			t.Fatalf("%+v", d)
+		}
+	}
+	if granted < 99 || granted > 100 {
+		t.Errorf("%d were let through in two seconds at 50/s", granted)
+	}
+	if asked = w.takes - asked; asked > granted+1 {
+		t.Errorf("asked %d times for %d tokens", asked, granted)
+	}
+}
+
+func TestWhoComesForATokenThatIsTheLastOneIsRefusedWithIt(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	l := limitOf(perSecond(t, 10))
+	l.Mode = Exact
+	a := g.Allowance(l)
+	g.take(a, 9)
+	first, _, _ := a.join(t.Context(), g.Now(), 1)
+	var second *waiter
+	w.during = func() {
+		w.during = nil
+		second, _, _ = a.join(t.Context(), g.Now(), 1)
+	}
+	asked := w.takes
+	g.work()
+	if d := <-first.decision; d.Verdict != Allowed || d.Remaining != 0 {
+		t.Errorf("the first: %+v", d)
+	}
+	if d := <-second.decision; d.Verdict != Denied || d.RetryAfter != int64(100*time.Millisecond) {
+		t.Errorf("the second: %+v", d)
+	}
+	if asked = w.takes - asked; asked != 1 {
+		t.Errorf("asked %d times", asked)
+	}
+}
+
 func TestAnExactRefusalOfManyDoesNotRefuseFew(t *testing.T) {
 	w := newWorld()
 	g := w.gateway(t, 1)
