@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -13,9 +14,13 @@ import (
 // A gateway keeps little and drops a few KB with each request, so Go's own 100 collects several times a second, for 5 to 15 % of the
 // CPU. But a percentage of much would be too much: while what is alive grows, percent sinks, so that never more than gcRoom is left to
 // garbage, until it is 100 again, from where on memory is what it is with Go's default.
+//
+// Where the process was told how much memory it may have (GOMEMLIMIT), the heap may grow to two thirds of that from the first, by limitRoom at the most:
+// on one core a collection holds most requests up for its 10 to 20 ms, and in a flood of refusals it came five times as often (make overload).
 func collectAt(percent int) (restore func()) {
-	was := debug.SetGCPercent(percent)
-	c := &collector{most: percent, now: percent}
+	c := newCollector(percent)
+	c.now = c.percentFor(leastLive)
+	was := debug.SetGCPercent(c.now)
 	c.afterNext()
 	return func() {
 		c.mu.Lock()
@@ -25,13 +30,29 @@ func collectAt(percent int) (restore func()) {
 	}
 }
 
-// gcRoom is what garbage may take at most while that is more than what is alive: half of the default of limits.bytes_in_flight.
-const gcRoom = 128 << 20
+// gcRoom is what garbage may take at most while that is more than what is alive, half of the default of limits.bytes_in_flight, and limitRoom the same
+// where there is a limit. leastLive is what lives in a gateway that has just begun, which Go counts as 4 MB at the least.
+const (
+	gcRoom    = 128 << 20
+	limitRoom = 192 << 20
+	leastLive = 4 << 20
+)
 
 type collector struct {
-	mu        sync.Mutex
-	most, now int
-	ended     bool
+	least, most int   // percent
+	heap        int64 // bytes of it in all, garbage counted; 0 = no limit
+
+	mu    sync.Mutex
+	now   int
+	ended bool
+}
+
+func newCollector(percent int) *collector {
+	c := &collector{least: min(percent, 100), most: percent}
+	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
+		c.heap = limit / 3 * 2
+	}
+	return c
 }
 
 // cycle is an object that dies with each collection. It holds a pointer, because the runtime packs tiny objects without one together.
@@ -51,15 +72,18 @@ func (c *collector) adjust() {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(live)
 	// Setting it stops the world for a moment, so that small changes are left alone.
-	if p := percentFor(live[0].Value.Uint64(), c.most); p < c.now*9/10 || p > c.now*11/10 || p == c.most && p != c.now {
+	if p := c.percentFor(int64(live[0].Value.Uint64())); p < c.now*9/10 || p > c.now*11/10 || p == c.most && p != c.now {
 		c.now = p
 		debug.SetGCPercent(p)
 	}
 	c.afterNext()
 }
 
-// percentFor is the percentage for so many live bytes: most, less where that were more than gcRoom, but at least Go's default or most.
-func percentFor(live uint64, most int) int {
-	least := min(most, 100)
-	return min(most, max(least, int(gcRoom*100/max(live, 1))))
+// percentFor is the percentage for so many live bytes: that of the room there is, but at least the least, and without a limit no more than most.
+func (c *collector) percentFor(live int64) int {
+	live = max(live, leastLive)
+	if c.heap > 0 {
+		return max(c.least, int(min(limitRoom, c.heap-live)*100/live))
+	}
+	return min(c.most, max(c.least, int(gcRoom*100/live)))
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -14,7 +15,7 @@ func gcPercent() int {
 
 func TestPercentSinksAsTheHeapGrows(t *testing.T) {
 	for _, c := range []struct {
-		live uint64
+		live int64
 		most int
 		want int
 	}{
@@ -26,8 +27,33 @@ func TestPercentSinksAsTheHeapGrows(t *testing.T) {
 		{1 << 40, 50, 50},
 		{1 << 20, 50, 50},
 	} {
-		if got := percentFor(c.live, c.most); got != c.want {
+		if got := (&collector{least: min(c.most, 100), most: c.most}).percentFor(c.live); got != c.want {
 			t.Errorf("%d live, at most %d: %d, want %d", c.live, c.most, got, c.want)
+		}
+	}
+}
+
+// Under a memory limit the heap may have two thirds of it, but not more than so much of garbage.
+func TestAMemoryLimitIsUsed(t *testing.T) {
+	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
+	for _, c := range []struct {
+		limit, live int64
+		want        int
+	}{
+		{1 << 30, 8 << 20, 2400}, // 192 MiB of garbage
+		{240 << 20, 8 << 20, 1900},
+		{120 << 20, 8 << 20, 900},
+		{120 << 20, 40 << 20, 100},
+		{120 << 20, 100 << 20, 100}, // more lives than there should
+		{1 << 30, 256 << 20, 100},
+		{math.MaxInt64, 8 << 20, 400}, // no limit
+	} {
+		debug.SetMemoryLimit(c.limit)
+		restore := collectAt(400)
+		begins := gcPercent()
+		restore()
+		if got := newCollector(400).percentFor(c.live); got != c.want || begins < c.want {
+			t.Errorf("limit %d, %d alive: %d %%, at first %d; want %d", c.limit, c.live, got, begins, c.want)
 		}
 	}
 }

@@ -34,11 +34,11 @@ or the file; slotgate config print lists them.`,
 			if err != nil {
 				return err
 			}
-			if p := cfg.Runtime.GCPercent; p > 0 && e.Getenv("GOGC") == "" {
-				defer collectAt(p)()
-			}
 			if n := cfg.Overload.MemoryMaxBytes; n > 0 && cfg.Overload.Enabled && e.Getenv("GOMEMLIMIT") == "" {
 				defer debug.SetMemoryLimit(debug.SetMemoryLimit(n))
+			}
+			if p := cfg.Runtime.GCPercent; p > 0 && e.Getenv("GOGC") == "" {
+				defer collectAt(p)()
 			}
 			level := new(slog.LevelVar)
 			level.Set(logLevel(cfg.Log))
