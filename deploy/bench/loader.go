@@ -26,6 +26,9 @@ func startLoader(s *stage) (*loader, error) {
 	}
 	l := &loader{cmd: exec.Command(self, "load")}
 	l.cmd.Stderr = os.Stderr
+	// Those who send in time have threads of their own. On one core Go would let each of them wait until all answers that have come are read; with
+	// more processors than there are, the kernel wakes them at once.
+	l.cmd.Env = append(os.Environ(), "GOMAXPROCS=8")
 	l.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	in, err := l.cmd.StdinPipe()
 	if err != nil {
