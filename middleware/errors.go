@@ -96,8 +96,11 @@ type problem struct {
 }
 
 func problemOf(e *store.Error, req *http.Request, requestID string) problem {
-	method := req.Method
-	idempotent := safe(method) || method == http.MethodPut || method == http.MethodDelete || len(req.Header["Idempotency-Key"]) > 0
+	idempotent := safe(req.Method) || len(req.Header["Idempotency-Key"]) > 0
+	switch req.Method {
+	case http.MethodPut, http.MethodDelete, http.MethodPatch: // no PATCH here adds to what was there, each says how it shall be
+		idempotent = true
+	}
 	return problem{Error: e, status: e.Status(), retryable: e.Retryable(idempotent), requestID: requestID}
 }
 

@@ -61,6 +61,8 @@ func TestProblems(t *testing.T) {
 			head + `backend_timeout","title":"Backend timeout","status":504,"code":"backend_timeout","request_id":"r1","retryable":false,"outcome":"unknown"}`},
 		"a PUT that may have been applied": {"PUT", &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, 504,
 			head + `backend_timeout","title":"Backend timeout","status":504,"code":"backend_timeout","request_id":"r1","retryable":true,"outcome":"unknown"}`},
+		"a PATCH that may have been applied": {"PATCH", &store.Error{Code: store.CodeBackendTimeout, Outcome: store.Unknown}, 504,
+			head + `backend_timeout","title":"Backend timeout","status":504,"code":"backend_timeout","request_id":"r1","retryable":true,"outcome":"unknown"}`},
 		"a wrong type": {"GET", &store.Error{Code: store.CodeWrongType, RedisError: "WRONGTYPE"}, 409,
 			head + `wrong_type","title":"Wrong type","status":409,"code":"wrong_type","request_id":"r1","retryable":false,"redis_error":"WRONGTYPE"}`},
 		"a batch": {"POST", &store.Error{Code: store.CodeBatchIncomplete, Outcome: store.Unknown, Items: []store.ItemOutcome{{Key: "a", Outcome: store.Applied}, {Key: "b", Outcome: store.Unknown}}}, 504,
