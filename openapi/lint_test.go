@@ -130,7 +130,7 @@ func checkSample(t *testing.T, method, path string, op *openapi3.Operation) {
 	if strings.HasPrefix(path, "/v1/") != strings.Contains(source, `-H "Authorization: Bearer $KEY"`) {
 		t.Errorf("the command sends no key, or one that is not needed: %s", source)
 	}
-	flag := map[string]string{http.MethodGet: "", http.MethodHead: "-I ", http.MethodPut: "-X PUT ", http.MethodPost: "-X POST ", http.MethodDelete: "-X DELETE "}[method]
+	flag := map[string]string{http.MethodGet: "", http.MethodHead: "-I ", http.MethodPut: "-X PUT ", http.MethodPost: "-X POST ", http.MethodPatch: "-X PATCH ", http.MethodDelete: "-X DELETE "}[method]
 	if !strings.Contains(source, flag) || flag == "" && strings.Contains(source, "-X") {
 		t.Errorf("the command is not a %s: %s", method, source)
 	}

@@ -26,8 +26,8 @@ type spec struct {
 }
 
 type pathItem struct {
-	Parameters                   []*parameter
-	Get, Head, Put, Post, Delete *operation
+	Parameters                          []*parameter
+	Get, Head, Put, Post, Patch, Delete *operation
 }
 
 type operation struct {
@@ -163,7 +163,7 @@ func (s *spec) operations(path entry[pathItem]) []*operation {
 	for _, m := range []struct {
 		method string
 		op     *operation
-	}{{"GET", path.Value.Get}, {"HEAD", path.Value.Head}, {"PUT", path.Value.Put}, {"POST", path.Value.Post}, {"DELETE", path.Value.Delete}} {
+	}{{"GET", path.Value.Get}, {"HEAD", path.Value.Head}, {"PUT", path.Value.Put}, {"POST", path.Value.Post}, {"PATCH", path.Value.Patch}, {"DELETE", path.Value.Delete}} {
 		if m.op != nil {
 			m.op.Method, m.op.Path = m.method, path.Name
 			all = append(all, m.op)
