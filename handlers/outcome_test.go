@@ -42,7 +42,7 @@ var writes = map[string]string{
 // fault is a gateway on which every write fails.
 type fault struct {
 	app    *app
-	break_ func(key string) // once the key is there
+	break_ func(known string) // once that can be read, by its path
 	// What is to be answered; "" = any. A command that waits for its connection in a pipe counts as sent, so where nodes cannot be
 	// reached "unknown" is what may be told too. bodyOnly: requests without a body pass.
 	code, outcome string
@@ -57,10 +57,10 @@ func faulty(t *testing.T, break_ func(*faultproxy.Proxy), code, outcome string) 
 		cfg.Clusters["default"] = store.ClusterConfig{Addrs: c.Addrs(), Dialer: proxies.Dial}
 	})
 	a := g.app(t, mayAll)
-	return fault{app: a, code: code, outcome: outcome, break_: func(key string) {
+	return fault{app: a, code: code, outcome: outcome, break_: func(known string) {
 		proxies.Pass()
 		end := time.Now().Add(20 * time.Second) // a circuit may be open
-		for a.call(t, "GET", "/v1/strings/"+key, "").status != http.StatusOK {
+		for a.call(t, "GET", known, "").status != http.StatusOK {
 			if time.Now().After(end) {
 				t.Fatal("the gateway does not come back")
 			}
@@ -123,8 +123,12 @@ func TestEveryFailedWriteSaysWhatBecameOfIt(t *testing.T) {
 	faults := faults(t)
 	for _, r := range start(t).routes {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !handlers.Reads(r.Path) && !postOnly(r) {
-			_, ok := writes[r.Method+" "+r.Path]
-			if _, limit := limitWrites[r.Method+" "+r.Path]; !ok && !limit {
+			tried := false
+			for _, table := range []map[string]string{writes, limitWrites} {
+				_, there := table[r.Method+" "+r.Path]
+				tried = tried || there
+			}
+			if !tried {
 				t.Errorf("%s %s writes, and is not tried", r.Method, r.Path)
 			}
 		}
@@ -143,7 +147,7 @@ func TestEveryFailedWriteSaysWhatBecameOfIt(t *testing.T) {
 					t.Fatal(err)
 				}
 				if f.break_ != nil {
-					f.break_(own)
+					f.break_("/v1/strings/" + own)
 				}
 				method, path, _ := strings.Cut(strings.Replace(route, ":key", own, 1), " ")
 				if strings.HasSuffix(path, "/range") && strings.HasPrefix(path, "/v1/bytes") {
