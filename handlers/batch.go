@@ -90,11 +90,17 @@ func readKeyList(src []byte, t *terms, values bool) (keysRequest, error) {
 	return r, err
 }
 
-// list reads an array of 1 to most elements. The element that is one too many ends the reading, so that a million of them cost
-// no more than the bytes they came in.
+// list reads an array of 1 to most elements.
 func (d *document) list(pointer string, most int, element func()) {
-	n := 0
-	read := d.array(func() bool {
+	if n, read := d.upTo(pointer, most, element); read && n == 0 {
+		d.wrong("must not be empty")
+	}
+}
+
+// upTo reads an array of at most so many elements, and says how many there were. The element that is one too many ends the reading, so that
+// a million of them cost no more than the bytes they came in.
+func (d *document) upTo(pointer string, most int, element func()) (n int, read bool) {
+	read = d.array(func() bool {
 		if n == most {
 			d.broken = faultAt(store.CodeBatchTooLarge, pointer, "must have at most "+strconv.Itoa(most)+" elements; nothing was sent")
 			return false
@@ -103,9 +109,7 @@ func (d *document) list(pointer string, most int, element func()) {
 		element()
 		return true
 	})
-	if read && n == 0 {
-		d.wrong("must not be empty")
-	}
+	return n, read
 }
 
 // elements is a guess, never too low, of the length of the one list in src, whose elements bring one mark each.

@@ -133,14 +133,14 @@ func refuseConditions(h http.Header) error {
 	return nil
 }
 
-// wantsMinimal reports whether the caller prefers an answer without a body (RFC 7240). A preference that is not understood is
-// ignored, as it says there.
-func wantsMinimal(h http.Header) bool {
+// prefers reports whether the caller has a preference (RFC 7240), such as return=minimal: an answer without a body. A preference that is
+// not understood is ignored, as it says there.
+func prefers(h http.Header, preference, wanted string) bool {
 	for _, line := range h["Prefer"] {
-		for preference := range strings.SplitSeq(line, ",") {
-			preference, _, _ = strings.Cut(preference, ";")
-			name, value, _ := strings.Cut(preference, "=")
-			if strings.EqualFold(strings.TrimSpace(name), "return") && strings.Trim(value, "\" \t") == "minimal" {
+		for one := range strings.SplitSeq(line, ",") {
+			one, _, _ = strings.Cut(one, ";")
+			name, value, _ := strings.Cut(one, "=")
+			if strings.EqualFold(strings.TrimSpace(name), preference) && strings.Trim(value, "\" \t") == wanted {
 				return true
 			}
 		}

@@ -90,7 +90,7 @@ func TestMinimalPreference(t *testing.T) {
 		"return=minimal": true, "respond-async, return=minimal": true, `return="minimal"`: true, "RETURN = minimal;foo": true,
 		"return=representation": false, "minimal": false, "return=minimally": false, "": false,
 	} {
-		if got := wantsMinimal(http.Header{"Prefer": {line}}); got != want {
+		if got := prefers(http.Header{"Prefer": {line}}, "return", "minimal"); got != want {
 			t.Errorf("%q: %v", line, got)
 		}
 	}

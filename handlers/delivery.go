@@ -21,6 +21,19 @@ func (r *request) delivery() store.Delivery {
 	return d
 }
 
+// idempotency is what makes the repetition of a request known whose record is not a key's; without an Idempotency-Key it is none.
+func (r *request) idempotency() store.Idempotency { return r.delivery().Idempotency }
+
+// answered notes whether the answer is that of an earlier request, and whether it is kept for later ones.
+func (r *request) answered(replayed, kept bool) {
+	if r.receipt != nil {
+		r.receipt.Replayed = replayed
+	}
+	if r.idempotent != nil {
+		r.idempotent.none = !kept
+	}
+}
+
 // durability is that of the query string, or the app's.
 func (q query) durability(app *acl.App) (store.Durability, error) {
 	word, err := q.word("durability", "async", "replica", "fsync")

@@ -56,7 +56,10 @@ func New(cfg Config) *API {
 	if err != nil {
 		panic(err)
 	}
-	a := &API{site: site, store: cfg.Store, limits: cfg.Limits, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands, now: cfg.Now}
+	a := &API{
+		site: site, store: cfg.Store, limits: cfg.Limits, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands,
+		now: cfg.Now,
+	}
 	if a.maxKeys == 0 {
 		a.maxKeys = DefaultMaxBatchKeys
 	}
@@ -121,10 +124,10 @@ func (a *API) registerRateLimits(v1 gin.IRouter) {
 	v1.POST("/ratelimits/:name/take", a.repeatable(a.takeRateLimit, "enforce"))
 	v1.POST("/ratelimits/:name/peek", a.plain(a.peekRateLimit))
 	v1.POST("/ratelimits/:name/refund", a.repeatable(a.refundRateLimit))
-	v1.DELETE("/ratelimits/:name/subjects/:subject", a.ofSubject(a.resetRateLimitSubject))
-	v1.GET("/ratelimits/:name/overrides/:subject", a.ofSubject(a.getRateLimitOverride))
-	v1.PUT("/ratelimits/:name/overrides/:subject", a.ofSubject(a.putRateLimitOverride))
-	v1.DELETE("/ratelimits/:name/overrides/:subject", a.ofSubject(a.deleteRateLimitOverride))
+	v1.DELETE("/ratelimits/:name/subjects/:subject", a.onName("subject", ratelimit.MaxSubject, a.resetRateLimitSubject))
+	v1.GET("/ratelimits/:name/overrides/:subject", a.onName("subject", ratelimit.MaxSubject, a.getRateLimitOverride))
+	v1.PUT("/ratelimits/:name/overrides/:subject", a.onName("subject", ratelimit.MaxSubject, a.putRateLimitOverride))
+	v1.DELETE("/ratelimits/:name/overrides/:subject", a.onName("subject", ratelimit.MaxSubject, a.deleteRateLimitOverride))
 	v1.POST("/ratelimits/take", a.plain(a.takeRateLimits))
 	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"} { // or they would be of a limit of that name
 		v1.Handle(method, "/ratelimits/take", postOnly)
@@ -216,12 +219,12 @@ func (a *API) onKey(op operation, known []string) gin.HandlerFunc {
 	}
 }
 
-// repeatable makes a handler of an operation on a rate limit that takes an Idempotency-Key.
+// repeatable makes a handler of an operation on what the app has defined that takes an Idempotency-Key.
 func (a *API) repeatable(op operation, known ...string) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		r, err := newRequest(c, known)
 		if err == nil {
-			r.key = r.limit() // a part of the fingerprint
+			r.key = names(c.Params) // a part of the fingerprint
 			if lines := r.Request.Header[idempotencyHeader]; len(lines) > 0 {
 				err = r.once(lines, op)
 			} else {
@@ -232,15 +235,28 @@ func (a *API) repeatable(op operation, known ...string) gin.HandlerFunc {
 	}
 }
 
-// ofSubject makes a handler of an operation on a subject of a rate limit, which is the key of the request.
-func (a *API) ofSubject(op operation) gin.HandlerFunc {
+// names are what a path says beside its template. A slash is in none of them.
+func names(all gin.Params) string {
+	text := ""
+	for i, p := range all {
+		if i > 0 {
+			text += "/"
+		}
+		text += p.Value
+	}
+	return text
+}
+
+// onName makes a handler of an operation on something with a name of any bytes, such as a subject, which is the key of the request.
+func (a *API) onName(param string, maxBytes int64, op operation, known ...string) gin.HandlerFunc {
+	known = append(known, "key_encoding")
 	return func(c *gin.Context) {
-		r, err := newRequest(c, []string{"key_encoding"})
+		r, err := newRequest(c, known)
 		if err == nil {
 			err = r.refuseIdempotencyKey()
 		}
 		if err == nil {
-			r.key, err = pathSubject(c.Param("subject"), r.keyEncoding)
+			r.key, err = pathName(param, c.Param(param), r.keyEncoding, maxBytes)
 		}
 		if err == nil {
 			err = op(r)

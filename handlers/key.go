@@ -2,6 +2,7 @@ package handlers
 
 import (
 	"encoding/base64"
+	"errors"
 	"net/url"
 	"strconv"
 	"strings"
@@ -37,12 +38,42 @@ func pathKey(raw string, enc keyEncoding, maxBytes int64) (string, error) {
 	return checkKey(key, enc, maxBytes, keyPointer)
 }
 
+// pathName turns a raw path segment into a name that is no key, such as a subject, as pathKey does with a key. param is what the route
+// calls it.
+func pathName(param, raw string, enc keyEncoding, maxBytes int64) (string, error) {
+	name, err := pathKey(raw, enc, maxBytes)
+	return name, ofName(err, "path:"+param)
+}
+
+// ofName makes what is wrong with a key an error of a name.
+func ofName(err error, pointer string) error {
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		return store.Invalid(pointer, e.Detail)
+	}
+	return err
+}
+
+// decode turns a name of a body from what the caller has written into its bytes.
+func (enc keyEncoding) decode(name *string, pointer string) error {
+	if enc != keyBase64URL {
+		return nil
+	}
+	b, err := decodeKey(*name)
+	if err != nil {
+		return store.Invalid(pointer, notBase64URL)
+	}
+	*name = string(b)
+	return nil
+}
+
+const notBase64URL = "must be base64url without padding"
+
 // checkKey decodes a key the caller wrote in enc and holds it against the limit.
 func checkKey(key string, enc keyEncoding, maxBytes int64, pointer string) (string, error) {
 	if enc == keyBase64URL {
 		b, err := decodeKey(key)
 		if err != nil {
-			return "", invalidKey(pointer, "must be base64url without padding")
+			return "", invalidKey(pointer, notBase64URL)
 		}
 		key = string(b)
 	}

@@ -1,14 +1,11 @@
 package handlers
 
 import (
-	"encoding/base64"
-	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strconv"
 	"time"
-	"unicode/utf8"
 
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
@@ -118,7 +115,7 @@ func (a *API) takeRateLimit(r request) error {
 	if err != nil {
 		return err
 	}
-	r.replayed(verdict)
+	r.answered(verdict.Replayed, verdict.Allowed && !verdict.Shadowed)
 	r.limitHeaders(take.Subject, verdict)
 	if enforce && !verdict.Allowed {
 		return errRefused(r.limit(), verdict)
@@ -152,7 +149,7 @@ func (a *API) refundRateLimit(r request) error {
 	if err != nil {
 		return err
 	}
-	r.replayed(verdict)
+	r.answered(verdict.Replayed, verdict.Allowed && !verdict.Shadowed)
 	r.limitHeaders(refund.Subject, verdict)
 	return r.answer(r.reply().verdict(verdict))
 }
@@ -189,28 +186,6 @@ func (a *API) takeRateLimits(r request) error {
 // limit is the name in the path. It is not decoded: no character that a name may have is ever encoded by a client that means it.
 func (r *request) limit() string { return r.Param("name") }
 
-// idempotency is what makes a repetition of the request known; without an Idempotency-Key it is none.
-func (r *request) idempotency() store.Idempotency { return r.delivery().Idempotency }
-
-// replayed notes that the answer is that of an earlier request.
-func (r *request) replayed(v limits.Verdict) {
-	if r.receipt != nil {
-		r.receipt.Replayed = v.Replayed
-	}
-	if r.idempotent != nil {
-		r.idempotent.none = !v.Allowed || v.Shadowed
-	}
-}
-
-// pathSubject turns a raw path segment into a subject, as pathKey does with a key.
-func pathSubject(raw string, enc keyEncoding) (string, error) {
-	subject, err := pathKey(raw, enc, ratelimit.MaxSubject)
-	if e, ok := errors.AsType[*store.Error](err); ok {
-		return "", store.Invalid("path:subject", e.Detail)
-	}
-	return subject, err
-}
-
 // errRefused is the answer to a take that enforce makes a refusal of the request.
 func errRefused(name string, v limits.Verdict) error {
 	e := store.NewError(store.CodeQuotaExceeded, "the rate limit refuses")
@@ -244,12 +219,7 @@ func (a *API) answerLimit(r request, d *limits.Defined) error {
 
 // override adds what one subject has instead of the definition.
 func (r *reply) override(subject string, o *limits.Override) *reply {
-	if utf8.ValidString(subject) {
-		r.raw(`{"subject":`).string(subject)
-	} else {
-		r.raw(`{"subject_base64url":`).string(base64.RawURLEncoding.EncodeToString([]byte(subject)))
-	}
-	r.raw(`,"rules":`).rules(o.Rules)
+	r.raw("{").nameOf("subject", subject, keyUTF8).raw(`,"rules":`).rules(o.Rules)
 	if !o.ExpiresAt.IsZero() {
 		r.raw(`,"expires_at":`).string(o.ExpiresAt.UTC().Format(time.RFC3339Nano))
 	}

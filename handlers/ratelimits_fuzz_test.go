@@ -59,7 +59,7 @@ func FuzzRateLimitSubject(f *testing.F) {
 		if encoded {
 			enc = keyBase64URL
 		}
-		subject, err := pathSubject(raw, enc)
+		subject, err := pathName("subject", raw, enc, ratelimit.MaxSubject)
 		if err != nil {
 			if e, ok := errors.AsType[*store.Error](err); !ok || e.Status() != 422 || len(e.Fields) != 1 || e.Fields[0].Pointer != "path:subject" {
 				t.Errorf("%q: %v", raw, err)
@@ -70,7 +70,7 @@ func FuzzRateLimitSubject(f *testing.F) {
 		if encoded {
 			again = base64.RawURLEncoding.EncodeToString([]byte(subject))
 		}
-		if same, err := pathSubject(again, enc); err != nil || same != subject || len(subject) > ratelimit.MaxSubject {
+		if same, err := pathName("subject", again, enc, ratelimit.MaxSubject); err != nil || same != subject || len(subject) > ratelimit.MaxSubject {
 			t.Errorf("%q is %q, which is written %q and read as %q, %v", raw, subject, again, same, err)
 		}
 	})

@@ -4,7 +4,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
@@ -139,19 +138,6 @@ func (f *takeForm) read(d *document, name []byte) bool {
 	return true
 }
 
-// decode turns the subject from what the caller has written into its bytes.
-func (f *takeForm) decode(enc keyEncoding, pointer string) error {
-	if enc != keyBase64URL {
-		return nil
-	}
-	b, err := decodeKey(f.Subject)
-	if err != nil {
-		return store.Invalid(pointer, "must be base64url without padding")
-	}
-	f.Subject = string(b)
-	return nil
-}
-
 // parseTake reads the body of a take or a peek.
 func parseTake(src []byte, _ terms) (ratelimit.Request, error) {
 	var f takeForm
@@ -164,7 +150,7 @@ func parseTake(src []byte, _ terms) (ratelimit.Request, error) {
 		return f.read(d, name)
 	}, func(d *document) { d.require(f.subject, "subject") })
 	if err == nil {
-		err = f.decode(enc, "/subject")
+		err = enc.decode(&f.Subject, "/subject")
 	}
 	return f.Request, err
 }
@@ -187,7 +173,7 @@ func parseRefund(src []byte, _ terms) (ratelimit.Request, error) {
 		d.require(f.cost, "cost")
 	})
 	if err == nil {
-		err = f.decode(enc, "/subject")
+		err = enc.decode(&f.Subject, "/subject")
 	}
 	return f.Request, err
 }
@@ -196,38 +182,21 @@ func parseRefund(src []byte, _ terms) (ratelimit.Request, error) {
 func parseTakes(src []byte, _ terms) ([]limits.Take, error) {
 	var takes []limits.Take
 	var enc keyEncoding
-	given, many := false, false
+	given := false
 	err := parseObject(src, func(d *document, name []byte) bool {
 		switch string(name) {
 		case "key_encoding":
 			enc = keyEncodingNamed(d.word("base64url"))
 		case "items":
 			given = true
-			d.array(func() bool {
-				many = len(takes) == limits.MaxBatch
-				if !many {
-					takes = append(takes, d.take())
-				} else {
-					d.skip()
-				}
-				return d.broken == nil
-			})
+			d.list("/items", limits.MaxBatch, func() { takes = append(takes, d.take()) })
 		default:
 			return false
 		}
 		return true
-	}, func(d *document) {
-		if d.require(given, "items"); given && len(takes) == 0 {
-			d.note(store.Invalid("/items", "must have at least 1 item"))
-		}
-	})
-	if err == nil && many {
-		err = faultAt(store.CodeBatchTooLarge, "/items", "must have at most "+strconv.Itoa(limits.MaxBatch)+" items")
-	}
+	}, func(d *document) { d.require(given, "items") })
 	for i := 0; err == nil && i < len(takes); i++ {
-		f := takeForm{Request: takes[i].Request}
-		err = f.decode(enc, "/items/"+strconv.Itoa(i)+"/subject")
-		takes[i].Subject = f.Subject
+		err = enc.decode(&takes[i].Subject, "/items/"+strconv.Itoa(i)+"/subject")
 	}
 	return takes, err
 }

@@ -130,16 +130,18 @@ func (r *reply) piece(text string) {
 	r.write(octetsOf(text))
 }
 
-// named adds the member for a key that the answer names: "key" for text, "key_base64url" for one that is not text and where the
-// caller wants all in base64url. The member tells which it is, whatever the request was.
-func (r *reply) named(key string, enc keyEncoding) *reply {
-	text := keyIsText(key, enc)
-	if text {
-		r.raw(`"key":`)
-	} else {
-		r.raw(`"key_base64url":`)
+// named adds the member for a key that the answer names, see nameOf.
+func (r *reply) named(key string, enc keyEncoding) *reply { return r.nameOf("key", key, enc) }
+
+// nameOf adds the member for a key, or for another name of any bytes: "key" for text, "key_base64url" for one that is not text and where
+// the caller wants all in base64url. The member tells which it is, whatever the request was.
+func (r *reply) nameOf(what, name string, enc keyEncoding) *reply {
+	text := keyIsText(name, enc)
+	r.raw(`"`).raw(what)
+	if !text {
+		r.raw(`_base64url`)
 	}
-	return r.keyText(key, text)
+	return r.raw(`":`).keyText(name, text)
 }
 
 func keyIsText(key string, enc keyEncoding) bool { return enc == keyUTF8 && utf8.ValidString(key) }

@@ -76,7 +76,7 @@ func (a *API) putString(r request) error {
 // stringPut answers that a value was written.
 func (r *request) stringPut(put *putRequest, res store.SetResult) error {
 	etag := r.tag(put.data)
-	if wantsMinimal(r.Request.Header) && !put.returnPrevious {
+	if prefers(r.Request.Header, "return", "minimal") && !put.returnPrevious {
 		r.Header("Preference-Applied", "return=minimal")
 		return r.done(http.StatusNoContent)
 	}
