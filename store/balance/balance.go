@@ -92,7 +92,8 @@ type member struct {
 type record struct {
 	// cost is the bits of what a read costs if nothing is under way: time, in scales, over weight. ejected = none is sent.
 	cost    atomic.Uint64
-	current atomic.Int64 // it holds all that the primary had at that time; never = not known
+	current atomic.Int64  // it holds all that the primary had at that time; never = not known
+	doubts  atomic.Uint64 // how often current has gone back; see record.holdsOnly
 	reads   reads
 	hard    atomic.Bool // what it did last was to refuse: it is not just slow or wrong
 	_       [64]byte    // every choice reads what is above of all nodes, and an answer writes what is below of one
@@ -146,7 +147,7 @@ func (s *Set) Update(now time.Time, nodes []Node) {
 		if known := old.find(n.ID); known != nil {
 			m.record = known.record
 			if known.Primary && !n.Primary {
-				m.current.Store(never) // what it has that nobody else got will be taken from it
+				m.holdsOnly(never) // what it has that nobody else got will be taken from it
 			}
 		} else {
 			m.record = &record{doubted: never, idle: at, health: newHealth(at)}
@@ -173,6 +174,14 @@ func (s *Set) since(now time.Time) int64 { return int64(now.Sub(s.began)) }
 // holds says whether all is there that the primary had at a time.
 func (m *member) holds(at int64) bool { return m.Primary || m.current.Load() >= at }
 
+// holdsOnly notes until when the node is known to hold everything. If that is less than what was said of it, reads that were sent because of
+// that may have been answered by less.
+func (r *record) holdsOnly(until int64) {
+	if r.current.Swap(until) > until {
+		r.doubts.Add(1)
+	}
+}
+
 // Reason says why a node was chosen.
 type Reason uint8
 
@@ -189,12 +198,21 @@ type Choice struct {
 	set    *Set
 	member *member
 	at     int64
+	doubts uint64
+	held   bool // what is wanted, when doubts were counted
 	class  Class
 	Reason Reason
 }
 
 // Node is the one that is chosen.
 func (c Choice) Node() Node { return c.member.Node }
+
+// Holds says whether nothing was learnt since the choice that makes what the node has answered too old: that it had less than was known of
+// it, as after a restart with an old file. It is to be asked when the answer has come, and needs each new connection to have been looked at
+// before it carries a read.
+func (c Choice) Holds() bool {
+	return c.member.Primary || c.held && c.member.doubts.Load() == c.doubts
+}
 
 // Pick chooses the node for a read that begins now; Done must be called once for it. ok is false if no node may be asked: no primary is known and
 // no replica holds enough, or none is left but Read.Not.
@@ -209,7 +227,7 @@ func (s *Set) Pick(now time.Time, r Read) (c Choice, ok bool) {
 	from := at - int64(r.Within)
 	if d := s.due.Load(); d != nil && r.Not == "" && d.holds(from) && s.due.CompareAndSwap(d, nil) {
 		if reason, ok := s.try(d, at); ok {
-			return s.choose(d, at, r, reason), true
+			return s.choose(d, at, from, r.Class, reason), true
 		}
 	}
 	v := s.view.Load()
@@ -224,16 +242,18 @@ func (s *Set) Pick(now time.Time, r Read) (c Choice, ok bool) {
 	}
 	if n == 0 {
 		if m := s.last(v, from, r.Not); m != nil {
-			return s.choose(m, at, r, Panicked), true
+			return s.choose(m, at, from, r.Class, Panicked), true
 		}
 		return Choice{}, false
 	}
-	return s.choose(s.best(v, usable[:n]), at, r, Best), true
+	return s.choose(s.best(v, usable[:n]), at, from, r.Class, Best), true
 }
 
-func (s *Set) choose(m *member, at int64, r Read, why Reason) Choice {
+// choose takes m. That it holds enough is looked at again behind the count of doubts, so that none between is missed.
+func (s *Set) choose(m *member, at, from int64, class Class, why Reason) Choice {
 	m.reads.begin()
-	return Choice{s, m, at, min(r.Class, classes-1), why}
+	doubts := m.doubts.Load()
+	return Choice{s, m, at, doubts, m.holds(from), min(class, classes-1), why}
 }
 
 // fewNodes is up to how many nodes are all compared. Of more two are: to compare all would send all gateways to the same one.

@@ -563,3 +563,45 @@ func TestManyAtOnce(t *testing.T) {
 		}
 	}
 }
+
+// Whoever has answered with less than was known of him is found out, if each of his connections is looked at before it is read from.
+func TestHolds(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		then func(h *hand)
+		want bool
+	}{
+		{"nothing happens", func(*hand) {}, true},
+		{"it has all that it had", func(h *hand) { h.look(5, "r") }, true},
+		{"it has more", func(h *hand) { h.now++; h.look(9, "p", "r") }, true},
+		{"it has less, as after a restart", func(h *hand) { h.look(4, "r") }, false},
+		{"it had less, and has caught up", func(h *hand) { h.look(4, "r"); h.look(5, "r") }, false},
+		{"it has lost its primary", func(h *hand) { h.Look("r", balance.Look{Asked: moment(h.now), History: "h", Offset: 5}) }, false},
+		{"it breaks another connection, and is looked at", func(h *hand) {
+			c, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Not: "p"})
+			c.Done(moment(h.now), balance.Refused)
+			h.now++
+			h.look(5, "r")
+		}, false},
+		{"there is a new primary", func(h *hand) {
+			h.Look("p", balance.Look{Asked: moment(h.now), Primary: true, History: "new", Offset: 5})
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			h := begin(t, "p", "r")
+			h.now++
+			h.look(4, "p")
+			h.now++
+			h.look(5, "p", "r")
+			replica, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Not: "p"})
+			primary, _ := h.Pick(moment(h.now), balance.Read{Within: time.Hour, Not: "r"})
+			c.then(h)
+			if is := replica.Holds(); is != c.want {
+				t.Errorf("holds: %v", is)
+			}
+			if !primary.Holds() {
+				t.Error("the primary does not hold what it has")
+			}
+		})
+	}
+}

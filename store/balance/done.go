@@ -24,7 +24,7 @@ func (c Choice) Done(now time.Time, o Outcome) {
 	case Refused:
 		m.hard.Store(true)
 		m.doubted = at
-		m.current.Store(never) // who answers next at this address may be another, with nothing
+		m.holdsOnly(never) // who answers next at this address may be another, with nothing
 	}
 	if m.health.note(at, o, took, c.Reason == Trial, base) {
 		s.eject(m, at, o)

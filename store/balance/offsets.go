@@ -51,13 +51,13 @@ func (s *Set) Look(id string, l Look) {
 	if said && at > m.doubted {
 		until = s.offsets.held(l.History, l.Offset)
 	}
-	m.current.Store(until)
+	m.holdsOnly(until)
 }
 
 // doubtAll: nothing is known of what replicas hold of a new history.
 func (v *view) doubtAll() {
 	for i := range v.members {
-		v.members[i].current.Store(never)
+		v.members[i].holdsOnly(never)
 	}
 }
 
