@@ -41,6 +41,15 @@ const (
 	Fsync   Durability = "fsync"   // and it is on the disks of all of them
 )
 
+// ReadFrom names who may answer reads.
+type ReadFrom string
+
+// The ways to read. The empty value means ReadPrimary.
+const (
+	ReadPrimary ReadFrom = "primary" // what is read is the latest
+	ReadReplica ReadFrom = "replica" // replicas too, which hold what the primary had some seconds ago
+)
+
 // Priority says which apps go first when the gateway or a shard has more to do than it can.
 type Priority string
 
@@ -73,6 +82,11 @@ type App struct {
 
 	// Durability is that of writes which do not say another. Batches know Async only, and must say so if this is another.
 	Durability Durability `json:"durability,omitempty" yaml:"durability,omitempty"`
+
+	// Read says who answers reads which do not say it themselves, and MaxStalenessMS how old what replicas answer may be then, and in reads that
+	// ask for a replica and name no bound; 0 takes the gateway's.
+	Read           ReadFrom `json:"read,omitempty" yaml:"read,omitempty"`
+	MaxStalenessMS int64    `json:"max_staleness_ms,omitempty" yaml:"max_staleness_ms,omitempty"`
 
 	// Priority is that of the app's requests in an overload. A request may only lower it.
 	Priority Priority `json:"priority,omitempty" yaml:"priority,omitempty"`

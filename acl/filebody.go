@@ -120,7 +120,7 @@ func kindOf(goType string) string {
 		return "a whole number of 64 bits"
 	case goType == "time.Time":
 		return "a time such as 2026-05-01T12:00:00Z"
-	case strings.HasPrefix(goType, "acl.") && !slices.Contains([]string{"acl.Layout", "acl.State", "acl.Compression", "acl.Durability", "acl.Priority"}, goType):
+	case strings.HasPrefix(goType, "acl.") && !slices.Contains([]string{"acl.Layout", "acl.State", "acl.Compression", "acl.Durability", "acl.ReadFrom", "acl.Priority"}, goType):
 		return "a mapping of names to values"
 	}
 	return "text"

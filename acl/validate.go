@@ -75,6 +75,7 @@ func (a *App) Validate() error {
 	validateLimits(&f, a.Limits)
 	a.validateCompression(&f)
 	a.validateDurability(&f)
+	a.validateRead(&f)
 	a.validatePriority(&f)
 	a.validateTTLs(&f)
 	a.Sizes.validate(&f)
@@ -114,6 +115,24 @@ func (a *App) validateDurability(f *faults) {
 	case "", Async, Replica, Fsync:
 	default:
 		f.add("durability", "%q must be async, replica or fsync", a.Durability)
+	}
+}
+
+// Bounds of App.MaxStalenessMS. Replicas are looked at every second, so that what is known of them is up to two old; and it is remembered for a
+// minute.
+const (
+	LeastStalenessMS = 2000
+	MostStalenessMS  = 60_000
+)
+
+func (a *App) validateRead(f *faults) {
+	switch a.Read {
+	case "", ReadPrimary, ReadReplica:
+	default:
+		f.add("read", "%q must be primary or replica", a.Read)
+	}
+	if ms := a.MaxStalenessMS; ms != 0 && (ms < LeastStalenessMS || ms > MostStalenessMS) {
+		f.add("max_staleness_ms", "%d must be %d to %d milliseconds, or 0 for the gateway's", ms, LeastStalenessMS, MostStalenessMS)
 	}
 }
 

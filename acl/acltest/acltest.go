@@ -99,7 +99,7 @@ func shop() acl.App {
 		ID: "shop", Name: "The Shop", Namespace: "shop-ns", Layout: acl.Together, Cluster: "eu",
 		Permissions: []string{"strings:*", "hashes:read", "commands:ZADD"},
 		Limits:      []acl.Limit{{ID: "rps", Per: "app", Of: "requests", Limit: 1 << 53, PeriodMS: 1000, Burst: 20}},
-		Compression: acl.NoCompression, CompressMinBytes: 100, Durability: acl.Replica, Priority: acl.Bulk,
+		Compression: acl.NoCompression, CompressMinBytes: 100, Durability: acl.Replica, Read: acl.ReadReplica, MaxStalenessMS: 3000, Priority: acl.Bulk,
 		DefaultTTLMS: 1000, MaxTTLMS: 1 << 53,
 		Sizes: acl.Sizes{KeyMaxBytes: 64, ValueMaxBytes: 65}, Retries: &acl.Retries{Read: 1}, ExpiresAt: &expires,
 	}

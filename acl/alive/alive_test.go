@@ -61,19 +61,20 @@ func TestWorkThatPanickedBeginsAnew(t *testing.T) {
 
 // bare are the functions that start goroutines outside of Once and Loop, by file, and why a panic there ends nothing or may.
 var bare = map[string]string{
-	"acl/acltest":                 "tests",
-	"store/localcluster":          "tests and dev",
-	"store/pipe/pipe.go Start":    "run guards the driver, and what it does beside that is its own few lines",
-	"store/pipe/pipe.go wake":     "as Start",
-	"store/pipe/pipe.go alone":    "as Start",
-	"store/batch.go run":          "lane guards each chunk, and settles its items",
-	"store/batch.go wave":         "guarded by the batch, which settles the items",
-	"cmd/slotgate/servers.go run": "the servers: net/http recovers in each request; without them there is nothing to keep alive",
-	"cmd/slotgate/main.go main":   "gives the signals back",
-	"cmd/slotgate/systemd.go":     "tells systemd, once, at the end",
-	"cmd/slotgate/dev.go":         "a developer's own process",
-	"cmd/slotgate/doctor":         "a command line tool",
-	"cmd/slotgate/doctor_cmd.go":  "a command line tool",
+	"acl/acltest":                    "tests",
+	"store/localcluster":             "tests and dev",
+	"store/pipe/pipe.go Start":       "run guards the driver, and what it does beside that is its own few lines",
+	"store/pipe/pipe.go wake":        "as Start",
+	"store/pipe/pipe.go alone":       "as Start",
+	"store/batch.go run":             "lane guards each chunk, and settles its items",
+	"store/batchfrom.go askSomebody": "guarded by the batch; what was not answered is asked of the primaries",
+	"store/batch.go wave":            "guarded by the batch, which settles the items",
+	"cmd/slotgate/servers.go run":    "the servers: net/http recovers in each request; without them there is nothing to keep alive",
+	"cmd/slotgate/main.go main":      "gives the signals back",
+	"cmd/slotgate/systemd.go":        "tells systemd, once, at the end",
+	"cmd/slotgate/dev.go":            "a developer's own process",
+	"cmd/slotgate/doctor":            "a command line tool",
+	"cmd/slotgate/doctor_cmd.go":     "a command line tool",
 }
 
 // TestEveryGoroutineIsKeptFromEndingTheProcess reads the source: a new "go" statement, or what stands for one, is under Once or Loop, or in

@@ -32,6 +32,8 @@ func (f *appFlags) register(cmd *cobra.Command) {
 	f.text(flags, "compression", "`codec` of large values: snappy or off", func(a *acl.App, s string) { a.Compression = acl.Compression(s) })
 	f.bytes(flags, "compress-min-bytes", "least size of a value to compress", func(a *acl.App, n int64) { a.CompressMinBytes = int(n) })
 	f.text(flags, "durability", "`who` has a write before it is answered, unless the request says otherwise: async, replica or fsync", func(a *acl.App, s string) { a.Durability = acl.Durability(s) })
+	f.text(flags, "read", "`who` answers reads, unless the request says otherwise: primary or replica", func(a *acl.App, s string) { a.Read = acl.ReadFrom(s) })
+	f.ttl(flags, "max-staleness", "how old what replicas answer may be, a `time` such as 5s; none for the gateway's", func(a *acl.App, ms int64) { a.MaxStalenessMS = ms })
 	f.text(flags, "priority", "`rank` of the app when there is too much to do: critical, normal or bulk", func(a *acl.App, s string) { a.Priority = acl.Priority(s) })
 	f.bytes(flags, "key-max-bytes", "longest key", func(a *acl.App, n int64) { a.Sizes.KeyMaxBytes = n })
 	f.bytes(flags, "value-max-bytes", "largest value", func(a *acl.App, n int64) { a.Sizes.ValueMaxBytes = n })

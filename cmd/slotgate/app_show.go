@@ -83,6 +83,7 @@ func appRows(a *acl.App) [][]string {
 		{"limits", showLimits(a.Limits)},
 		{"compression", strings.TrimSuffix(string(a.Compression)+" from "+showBytes(int64(a.CompressMinBytes)), " from -")},
 		{"durability", string(cmp.Or(a.Durability, acl.Async))},
+		{"read", showRead(a)},
 		{"priority", string(cmp.Or(a.Priority, acl.Normal))},
 		{"default ttl", showTTL(a.DefaultTTLMS)},
 		{"max ttl", showTTL(a.MaxTTLMS)},
@@ -94,6 +95,15 @@ func appRows(a *acl.App) [][]string {
 		{"created", showTime(&a.CreatedAt)},
 		{"expires", showTime(a.ExpiresAt)},
 	}
+}
+
+// showRead is who answers the app's reads.
+func showRead(a *acl.App) string {
+	text := string(cmp.Or(a.Read, acl.ReadPrimary))
+	if a.MaxStalenessMS > 0 {
+		text += ", replicas at most " + showTTL(a.MaxStalenessMS) + " old"
+	}
+	return text
 }
 
 func showList(list []string) string {

@@ -42,7 +42,7 @@ func TestAppLife(t *testing.T) {
 	vars := clusterVars(t)
 	got := mustRun(t, vars, "app", "create", "shop", "--permission", "strings:*", "--permission", "keys:read",
 		"--limit", "id=rps,limit=100,period_ms=1000,burst=200", "--default-ttl", "24h", "--max-ttl", "30d",
-		"--value-max-bytes", "1000", "--retries", "read=1,write=0", "--compression", "off", "--priority", "bulk", "--expires", "2099-01-31T00:00:00Z")
+		"--value-max-bytes", "1000", "--retries", "read=1,write=0", "--compression", "off", "--priority", "bulk", "--read", "replica", "--max-staleness", "3s", "--expires", "2099-01-31T00:00:00Z")
 	contains(t, "app create", got.stdout, "App shop is created", "slotgate key create shop")
 	if got.stderr != "" {
 		t.Error(got.stderr)
@@ -51,7 +51,7 @@ func TestAppLife(t *testing.T) {
 	if app.Namespace != "shop" || app.Layout != acl.Spread || app.Cluster != "default" || app.State != acl.Active ||
 		fmt.Sprint(app.Permissions) != "[strings:* keys:read]" || len(app.Limits) != 1 || app.Limits[0].Burst != 200 ||
 		app.DefaultTTLMS != 86_400_000 || app.MaxTTLMS != 30*86_400_000 || app.Sizes.ValueMaxBytes != 1000 ||
-		app.Retries.Read != 1 || app.Retries.Write != 0 || app.Compression != acl.NoCompression || app.Priority != acl.Bulk || app.ExpiresAt.Year() != 2099 {
+		app.Retries.Read != 1 || app.Retries.Write != 0 || app.Compression != acl.NoCompression || app.Priority != acl.Bulk || app.Read != acl.ReadReplica || app.MaxStalenessMS != 3000 || app.ExpiresAt.Year() != 2099 {
 		t.Errorf("created: %+v", app)
 	}
 
@@ -73,7 +73,7 @@ func TestAppLife(t *testing.T) {
 	})
 	t.Run("show and list are readable", func(t *testing.T) {
 		contains(t, "app show", mustRun(t, vars, "app", "show", "shop").stdout,
-			"name          The shop\n", "default ttl   24h0m0s\n", "value max     1000 bytes\n", "limits        (none)\n", "priority      bulk\n")
+			"name          The shop\n", "default ttl   24h0m0s\n", "value max     1000 bytes\n", "limits        (none)\n", "priority      bulk\n", "read          replica, replicas at most 3s old\n")
 		contains(t, "app list", mustRun(t, vars, "app", "list").stdout, "ID    NAMESPACE", "shop  shop       spread  default  active  0")
 	})
 	t.Run("delete leaves a tombstone", func(t *testing.T) {
