@@ -6,6 +6,7 @@ import (
 
 // mget is POST /v1/mget. Its answer is streamed; nothing in its header depends on the items.
 func (a *API) mget(r request) error {
+	from := r.reading()
 	get := body(a, &r, parseGet)
 	if r.bad != nil {
 		return r.bad
@@ -13,8 +14,8 @@ func (a *API) mget(r request) error {
 	if err := store.Charge(r.ctx, int64(len(get.keys)-1)); err != nil {
 		return err
 	}
-	items, err := a.store.MGet(r.ctx, r.id, get.keys)
-	if err != nil {
+	items, err := a.store.MGet(r.ctx, r.id, get.keys, from)
+	if r.told(); err != nil {
 		return err
 	}
 	writeItems(&r, get.keys, get.keyEncoding, func(j *reply, i int) bool { return j.got(&items[i], get.encoding) })
@@ -62,6 +63,7 @@ func (r *reply) got(item *store.GetItem, enc valueEncoding) bool {
 
 // mexists is POST /v1/mexists.
 func (a *API) mexists(r request) error {
+	from := r.reading()
 	ask := body(a, &r, parseKeys)
 	if r.bad != nil {
 		return r.bad
@@ -69,8 +71,8 @@ func (a *API) mexists(r request) error {
 	if err := store.Charge(r.ctx, int64(len(ask.keys)-1)); err != nil {
 		return err
 	}
-	items, err := a.store.MExists(r.ctx, r.id, ask.keys)
-	if err != nil {
+	items, err := a.store.MExists(r.ctx, r.id, ask.keys, from)
+	if r.told(); err != nil {
 		return err
 	}
 	writeItems(&r, ask.keys, ask.keyEncoding, func(j *reply, i int) bool { return j.flag(`,"exists":`, &items[i]) })

@@ -11,15 +11,16 @@ import (
 // needs the whole: a validator is made from all of the value, and a new expiry goes with reading it.
 func (a *API) getBytes(r request) error {
 	expiry, unless, ifRange := r.expiry(a), r.unless(), first(r.Request.Header["If-Range"])
+	from := r.readingUnless(expiry)
 	if r.bad != nil {
 		return r.bad
 	}
 	span, nothing, ranged := parseRange(first(r.Request.Header["Range"]))
 	if ranged && expiry.Mode == store.NoExpiry && !unless.present() && ifRange == "" {
-		return a.getPart(r, span, nothing)
+		return a.getPart(r, span, nothing, from)
 	}
-	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry})
-	if err != nil {
+	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, Reading: from})
+	if r.told(); err != nil {
 		return err
 	}
 	etag := r.tag(v.Data)
@@ -37,16 +38,16 @@ func (a *API) getBytes(r request) error {
 }
 
 // getPart answers a range of a value that is not loaded.
-func (a *API) getPart(r request, span byteRange, nothing bool) error {
+func (a *API) getPart(r request, span byteRange, nothing bool, from store.Reading) error {
 	if nothing {
-		total, err := a.store.Length(r.ctx, r.id, r.key)
-		if err != nil {
+		total, err := a.store.Length(r.ctx, r.id, r.key, from)
+		if r.told(); err != nil {
 			return err
 		}
 		return r.unsatisfied(total)
 	}
-	part, err := a.store.GetRange(r.ctx, r.id, r.key, span.start, span.end)
-	if err != nil {
+	part, err := a.store.GetRange(r.ctx, r.id, r.key, span.start, span.end, from)
+	if r.told(); err != nil {
 		return err
 	}
 	if first, _, ok := span.resolve(part.Length); ok {
@@ -91,12 +92,12 @@ var (
 
 // headBytes is HEAD /v1/bytes/{key}: the header of GET, whose ETag takes the whole value.
 func (a *API) headBytes(r request) error {
-	unless := r.unless()
+	unless, from := r.unless(), r.reading()
 	if r.bad != nil {
 		return r.bad
 	}
-	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{})
-	if err != nil {
+	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Reading: from})
+	if r.told(); err != nil {
 		return err
 	}
 	etag := r.tag(v.Data)

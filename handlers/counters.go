@@ -17,12 +17,12 @@ func (r *request) tagged(n store.Number) { r.tag([]byte(n.String())) }
 
 // getCounter is GET /v1/counters/{key}.
 func (a *API) getCounter(r request) error {
-	quoted := r.quoted()
+	quoted, from := r.quoted(), r.reading()
 	if r.bad != nil {
 		return r.bad
 	}
-	n, err := a.store.CounterGet(r.ctx, r.id, r.key)
-	if err != nil {
+	n, err := a.store.CounterGet(r.ctx, r.id, r.key, from)
+	if r.told(); err != nil {
 		return err
 	}
 	r.tagged(n)

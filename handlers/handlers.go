@@ -83,35 +83,35 @@ func (a *API) Register(public, v1 gin.IRouter) {
 		v1.POST("/token", a.plain(a.postToken))
 	}
 
-	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include"))
+	v1.GET("/strings/:key", a.keyed(a.getString, "encoding", "ttl_ms", "expires_at", "include", paramRead, paramStaleness))
 	v1.PUT("/strings/:key", a.write(a.putString, "durability"))
 	v1.DELETE("/strings/:key", a.write(a.deleteString, "return", "encoding", "durability"))
 	v1.POST("/strings/:key/append", a.write(a.appendString, "durability"))
-	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding"))
+	v1.GET("/strings/:key/range", a.keyed(a.getStringRange, "start", "end", "encoding", paramRead, paramStaleness))
 	v1.PUT("/strings/:key/range", a.write(a.putStringRange, "durability"))
 
-	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at"))
-	v1.HEAD("/bytes/:key", a.keyed(a.headBytes))
+	v1.GET("/bytes/:key", a.keyed(a.getBytes, "ttl_ms", "expires_at", paramRead, paramStaleness))
+	v1.HEAD("/bytes/:key", a.keyed(a.headBytes, paramRead, paramStaleness))
 	v1.PUT("/bytes/:key", a.write(a.putBytes, "ttl_ms", "expires_at", "keep_ttl", "durability"))
 	v1.DELETE("/bytes/:key", a.write(a.deleteBytes, "durability"))
 	v1.POST("/bytes/:key/append", a.write(a.appendBytes, "ttl_ms", "expires_at", "durability"))
 	v1.PUT("/bytes/:key/range", a.write(a.putBytesRange, "offset", "durability"))
 
-	v1.GET("/counters/:key", a.keyed(a.getCounter, "int64"))
+	v1.GET("/counters/:key", a.keyed(a.getCounter, "int64", paramRead, paramStaleness))
 	v1.PUT("/counters/:key", a.write(a.putCounter, "int64", "durability"))
 	v1.POST("/counters/:key/add", a.write(a.addCounter, "int64", "durability"))
 
 	v1.GET("/keys", a.plain(a.listKeys, "prefix", "type", "limit", "cursor", "key_encoding"))
-	v1.HEAD("/keys/:key", a.keyed(a.headKey))
-	v1.GET("/keys/:key", a.keyed(a.getKey, "include"))
+	v1.HEAD("/keys/:key", a.keyed(a.headKey, paramRead, paramStaleness))
+	v1.GET("/keys/:key", a.keyed(a.getKey, "include", paramRead, paramStaleness))
 	v1.DELETE("/keys/:key", a.write(a.deleteKey, "durability"))
 	v1.PUT("/keys/:key/ttl", a.write(a.putKeyTTL, "durability"))
 	v1.DELETE("/keys/:key/ttl", a.write(a.deleteKeyTTL, "durability"))
 
-	v1.POST("/mget", a.plain(a.mget))
+	v1.POST("/mget", a.plain(a.mget, paramRead, paramStaleness))
 	v1.POST("/mset", a.plain(a.mset, "durability"))
 	v1.POST("/mdelete", a.plain(a.mdelete, "durability"))
-	v1.POST("/mexists", a.plain(a.mexists))
+	v1.POST("/mexists", a.plain(a.mexists, paramRead, paramStaleness))
 	if a.limits != nil {
 		a.registerRateLimits(v1)
 	}
@@ -162,6 +162,7 @@ type request struct {
 	key         string // of the path, decoded
 	keyEncoding keyEncoding
 	durability  store.Durability
+	servers     *store.Served  // of a read that replicas may answer
 	receipt     *store.Receipt // of a write that more is asked of than that it is done
 	bad         error          // the first fault of what was read; see inputs.go
 	fields      *fields        // of the answer

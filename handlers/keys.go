@@ -61,8 +61,12 @@ func (r *request) kind() string {
 
 // headKey is HEAD /v1/keys/{key}: type and TTL in the header.
 func (a *API) headKey(r request) error {
-	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, false)
-	if err != nil {
+	from := r.reading()
+	if r.bad != nil {
+		return r.bad
+	}
+	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, false, from)
+	if r.told(); err != nil {
 		return err
 	}
 	r.Header("Gateway-Type", info.Type)
@@ -74,12 +78,12 @@ func (a *API) headKey(r request) error {
 
 // getKey is GET /v1/keys/{key}: what Redis knows of a key of any type.
 func (a *API) getKey(r request) error {
-	memory := r.word("include", "memory") != ""
+	memory, from := r.word("include", "memory") != "", r.reading()
 	if r.bad != nil {
 		return r.bad
 	}
-	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, memory)
-	if err != nil {
+	info, err := a.store.KeyInfo(r.ctx, r.id, r.key, memory, from)
+	if r.told(); err != nil {
 		return err
 	}
 	j := r.reply().raw("{").named(r.key, r.keyEncoding)

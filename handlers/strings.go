@@ -9,12 +9,12 @@ import (
 // getString is GET /v1/strings/{key}; with a TTL in the query it moves the expiry, which is a write.
 func (a *API) getString(r request) error {
 	expiry, enc, unless := r.expiry(a), r.encoding(), r.unless()
-	withTTL := r.word("include", "ttl") != ""
+	withTTL, from := r.word("include", "ttl") != "", r.readingUnless(expiry)
 	if r.bad != nil {
 		return r.bad
 	}
-	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, WithTTL: withTTL})
-	if err != nil {
+	v, err := a.store.Get(r.ctx, r.id, r.key, store.GetOptions{Expiry: expiry, WithTTL: withTTL, Reading: from})
+	if r.told(); err != nil {
 		return err
 	}
 	return r.stringValue(&v, enc, unless)
@@ -134,12 +134,12 @@ func (r *request) length(n int64, err error) error {
 
 // getStringRange is GET /v1/strings/{key}/range: bytes, counted as GETRANGE does.
 func (a *API) getStringRange(r request) error {
-	start, end, enc := r.integer("start", 0), r.integer("end", -1), r.encoding()
+	start, end, enc, from := r.integer("start", 0), r.integer("end", -1), r.encoding(), r.reading()
 	if r.bad != nil {
 		return r.bad
 	}
-	part, err := a.store.GetRange(r.ctx, r.id, r.key, start, end)
-	if err != nil {
+	part, err := a.store.GetRange(r.ctx, r.id, r.key, start, end, from)
+	if r.told(); err != nil {
 		return err
 	}
 	j := r.reply().raw(`{"value":`)

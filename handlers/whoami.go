@@ -20,6 +20,8 @@ type whoamiAnswer struct {
 	TTL         whoamiTTL      `json:"ttl"`
 	Durability  acl.Durability `json:"durability,omitzero"`
 	Priority    acl.Priority   `json:"priority,omitzero"`
+	Read        acl.ReadFrom   `json:"read,omitzero"`
+	StalenessMS int64          `json:"max_staleness_ms,omitzero"`
 }
 
 type whoamiApp struct {
@@ -78,6 +80,8 @@ func (a *API) describe(id *acl.Identity) whoamiAnswer {
 		TTL:         whoamiTTL{DefaultMS: app.DefaultTTLMS, MaxMS: app.MaxTTLMS},
 		Durability:  app.Durability,
 		Priority:    app.Priority,
+		Read:        app.Read,
+		StalenessMS: app.MaxStalenessMS,
 	}
 	if id.JWT != nil {
 		answer.Token = &whoamiJWT{Issuer: id.JWT.Issuer, ExpiresAt: id.JWT.ExpiresAt}

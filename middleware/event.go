@@ -30,8 +30,9 @@ type Event struct {
 	BytesIn   int64      // of the body, as far as it was read
 	BytesOut  int64      // of the body
 
-	app   *appSeries
-	watch *watch // nil: neither traced nor timed
+	app    *appSeries  // counted in its in-flight gauge until the event is recorded; nil = not counted
+	watch  *watch      // nil: neither traced nor timed
+	header http.Header // of the answer
 }
 
 // Sink turns an event into output. It must not keep the pointer.
@@ -64,7 +65,7 @@ func (r *request) finish(c *gin.Context, now time.Time) {
 	}
 	e.BytesIn = r.body.bytes()
 	e.BytesOut = max(0, int64(c.Writer.Size())) // -1 = nothing written
-	e.app = r.app
+	e.header = c.Writer.Header()
 	if e.Status == 0 {
 		e.Status = c.Writer.Status()
 	}

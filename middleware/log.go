@@ -69,7 +69,7 @@ func write(log *slog.Logger, level slog.Level, e *Event, leftOut int64) {
 	if e.Identity != nil {
 		app, key = e.Identity.App.ID, e.Identity.Key.ID
 	}
-	attrs := make([]slog.Attr, 0, 13)
+	attrs := make([]slog.Attr, 0, 14)
 	attrs = append(attrs,
 		slog.String("request_id", e.RequestID),
 		slog.String("app", app),
@@ -84,6 +84,9 @@ func write(log *slog.Logger, level slog.Level, e *Event, leftOut int64) {
 	)
 	if id := e.traceID(); id != "" {
 		attrs = append(attrs, slog.String("trace_id", id))
+	}
+	if who := e.header.Get("Gateway-Served-By"); who != "" {
+		attrs = append(attrs, slog.String("served_by", who))
 	}
 	if leftOut > 0 {
 		attrs = append(attrs, slog.Int64("left_out", leftOut))

@@ -114,10 +114,10 @@ func NewMetrics(reg prometheus.Registerer, cfg MetricsConfig) *Metrics {
 // App is the guard behind Authenticate that counts the app's requests in flight; the event's end counts them out.
 func (m *Metrics) App() gin.HandlerFunc {
 	return func(c *gin.Context) {
-		if r := of(c); r.event.Identity != nil && r.app == nil {
-			r.app = r.caller(nil, m).series
-			r.app.inFlight.Inc()
-			if r.app == m.other {
+		if r := of(c); r.event.Identity != nil && r.event.app == nil {
+			r.event.app = r.caller(nil, m).series
+			r.event.app.inFlight.Inc()
+			if r.event.app == m.other {
 				m.dropped.Inc()
 			}
 		}

@@ -30,7 +30,6 @@ type request struct {
 	timing  timing
 	answer  answer
 	places  places
-	app     *appSeries // counted in its in-flight gauge until the event is recorded
 	// refused: a guard has ended the request, so no handler saw it.
 	refused bool
 	// class is how important it is; of no meaning unless classed, which Shed sets.

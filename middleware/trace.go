@@ -25,6 +25,7 @@ const (
 	attrCode      = attribute.Key("slotgate.code") // of the problem
 	attrRequestID = attribute.Key("slotgate.request_id")
 	attrCluster   = attribute.Key("slotgate.cluster")
+	attrReplica   = attribute.Key("slotgate.replica") // the node is one; absent of a primary
 )
 
 const headerTraceparent = "Traceparent" // as net/textproto writes it
@@ -114,6 +115,9 @@ func (t *traced) command(s store.Sent) {
 	if host, port, err := net.SplitHostPort(s.Node); err == nil {
 		n, _ := strconv.Atoi(port)
 		attrs = append(attrs, semconv.ServerAddress(host), semconv.ServerPort(n))
+	}
+	if s.Replica {
+		attrs = append(attrs, attrReplica.Bool(true))
 	}
 	if s.Commands > 1 {
 		name = "PIPELINE " + name

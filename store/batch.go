@@ -60,6 +60,7 @@ type batch struct {
 	items   []item
 	class   adaptive.Class
 	large   bool    // more than one chunk for a node
+	aside   bool    // it goes to nodes that the slot map need not name: their faults say nothing about it
 	budget  *budget // of a read; nil for commands with small replies
 }
 

@@ -38,8 +38,8 @@ func TestBatchesKeepTheOrder(t *testing.T) {
 					t.Fatalf("%d written", written)
 				}
 				asked := append(append([]string{"absent"}, keys...), keys[0], "absent")
-				got := must[[]store.GetItem](t)(s.MGet(ctx, id, asked))
-				exist := must[[]store.FlagItem](t)(s.MExists(ctx, id, asked))
+				got := must[[]store.GetItem](t)(s.MGet(ctx, id, asked, store.Reading{}))
+				exist := must[[]store.FlagItem](t)(s.MExists(ctx, id, asked, store.Reading{}))
 				for i := range asked {
 					want, found := "", i > 0 && i <= n+1
 					if found {
@@ -91,7 +91,7 @@ func TestBatchItems(t *testing.T) {
 	})
 	t.Run("a list is the problem of its item", func(t *testing.T) {
 		raw.RPush(ctx, id.Prefix+"list", "x")
-		got := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"k", "list", "k"}))
+		got := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"k", "list", "k"}, store.Reading{}))
 		if got[0].Err != nil || got[2].Err != nil || string(got[2].Data) != "2" {
 			t.Errorf("%+v", got)
 		}
@@ -100,7 +100,7 @@ func TestBatchItems(t *testing.T) {
 	t.Run("a damaged value is the problem of its item", func(t *testing.T) {
 		must[store.SetResult](t)(s.Set(ctx, id, "long", []byte(strings.Repeat("long ", 500)), store.SetOptions{}))
 		raw.SetRange(ctx, id.Prefix+"long", 30, "?")
-		got := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"k", "long"}))
+		got := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"k", "long"}, store.Reading{}))
 		if got[0].Err != nil {
 			t.Error(got[0].Err)
 		}
@@ -111,7 +111,7 @@ func TestBatchItems(t *testing.T) {
 		keys, items := numbered(5, func(int) string { return strings.Repeat("x", 100) })
 		must[int](t)(s.MSet(ctx, small, items))
 		large, loaded := 0, 0
-		for _, it := range must[[]store.GetItem](t)(s.MGet(ctx, small, keys)) {
+		for _, it := range must[[]store.GetItem](t)(s.MGet(ctx, small, keys, store.Reading{})) {
 			if it.Err != nil {
 				wantCode(t, it.Err, store.CodeResponseTooLarge)
 				large++
@@ -131,7 +131,7 @@ func TestBatchItems(t *testing.T) {
 		if e := wantCode(t, err, store.CodeInvalidKey); e.Fields[0].Pointer != "/items/57/key" {
 			t.Errorf("%+v", e.Fields)
 		}
-		for i, it := range must[[]store.FlagItem](t)(s.MExists(ctx, fresh, keys)) {
+		for i, it := range must[[]store.FlagItem](t)(s.MExists(ctx, fresh, keys, store.Reading{})) {
 			if it.Flag {
 				t.Errorf("item %d was written", i)
 			}
@@ -143,9 +143,9 @@ func TestBatchItems(t *testing.T) {
 		wantCode(t, err, store.CodeForbidden)
 		_, err = s.MDelete(ctx, reader, []string{"k"})
 		wantCode(t, err, store.CodeForbidden)
-		_, err = s.MExists(ctx, reader, []string{"k"})
+		_, err = s.MExists(ctx, reader, []string{"k"}, store.Reading{})
 		wantCode(t, err, store.CodeForbidden)
-		must[[]store.GetItem](t)(s.MGet(ctx, reader, []string{"k"}))
+		must[[]store.GetItem](t)(s.MGet(ctx, reader, []string{"k"}, store.Reading{}))
 	})
 }
 
@@ -193,7 +193,7 @@ func TestAStoppedShardFailsOnlyItsItems(t *testing.T) {
 		t.Run("mget with a shard that is "+state.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys)) {
+			for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys, store.Reading{})) {
 				if (it.Err != nil) != isDown[i] || !isDown[i] && !strings.HasSuffix(string(it.Data), number5(i)) {
 					t.Fatalf("item %d at %v: %+v", i, isDown[i], it)
 				}
@@ -270,7 +270,7 @@ func TestMigrationUnderBatchesLosesNothing(t *testing.T) {
 			next[i].Key = keys[i]
 		}
 		must[int](t)(s.MSet(ctx, id, next))
-		for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys)) {
+		for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys, store.Reading{})) {
 			if it.Err != nil || !it.Found || string(it.Data) != fmt.Sprint(rounds) {
 				t.Fatalf("round %d, item %d: %+v", rounds, i, it)
 			}
@@ -283,7 +283,7 @@ func TestMigrationUnderBatchesLosesNothing(t *testing.T) {
 	sum := 0
 	for tag := range migrated {
 		var n int
-		if v, err := s.CounterGet(ctx, id, fmt.Sprintf("{%d}n", tag)); err == nil {
+		if v, err := s.CounterGet(ctx, id, fmt.Sprintf("{%d}n", tag), store.Reading{}); err == nil {
 			_, _ = fmt.Sscan(v.String(), &n)
 		}
 		sum += n
@@ -389,7 +389,7 @@ func TestABadKeyIsNamedByItsPlaceInTheRequest(t *testing.T) {
 	s, ctx, id := newStore(t, clustertest.Shared(t)), testContext(t), newApp(t)
 	keys := []string{"a", "a", ""}
 	_, fromDelete := s.MDelete(ctx, id, keys)
-	_, fromExists := s.MExists(ctx, id, keys)
+	_, fromExists := s.MExists(ctx, id, keys, store.Reading{})
 	for _, err := range []error{fromDelete, fromExists} {
 		if e := wantCode(t, err, store.CodeInvalidKey); e.Fields[0].Pointer != "/keys/2" {
 			t.Errorf("%+v", e.Fields)

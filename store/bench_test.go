@@ -34,6 +34,27 @@ func BenchmarkGet(b *testing.B) {
 	}
 }
 
+// BenchmarkReplicaReads is beside BenchmarkGet what a read pays for being chosen a node.
+func BenchmarkReplicaReads(b *testing.B) {
+	s, id := newStore(b, clustertest.Shared(b)), newApp(b)
+	keys, items := numbered(1000, func(i int) string { return fmt.Sprintf("%0100d", i) })
+	must[int](b)(s.MSet(b.Context(), id, items))
+	fromReplicas(b, s, id, keys[0])
+	for name, rd := range map[string]store.Reading{"primary": {}, "replicas": {Replicas: true}} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetParallelism(64)
+			b.RunParallel(func(pb *testing.PB) {
+				for i := 0; pb.Next(); i++ {
+					if _, err := s.Get(b.Context(), id, keys[i%1000], store.GetOptions{Reading: rd}); err != nil {
+						b.Error(err)
+					}
+				}
+			})
+		})
+	}
+}
+
 func BenchmarkBatches(b *testing.B) {
 	for _, off := range []bool{false, true} {
 		s := newStore(b, clustertest.Shared(b), func(c *store.Config) { c.Coalesce.Off = off })
@@ -54,7 +75,7 @@ func BenchmarkBatches(b *testing.B) {
 			})
 		}
 		for _, n := range []int{50, 500, 5000} {
-			run(fmt.Sprint("mget", n), func() error { _, err := s.MGet(ctx, id, keys[:n]); return err })
+			run(fmt.Sprint("mget", n), func() error { _, err := s.MGet(ctx, id, keys[:n], store.Reading{}); return err })
 			run(fmt.Sprint("mset", n), func() error { _, err := s.MSet(ctx, id, items[:n]); return err })
 		}
 	}

@@ -28,15 +28,39 @@ const (
 type budget struct {
 	limit    int64
 	reserver Reserver // nil = nobody counts
+	of       *budget  // what this one is a loan of; nil = none
 	mu       sync.Mutex
 	used     int64
 	reserved int64
+	over     bool // nothing is given any more
 }
 
 // newBudget makes the budget of a request that may answer with limit bytes.
 func newBudget(ctx context.Context, limit int64) *budget {
 	r, _ := ctx.Value(reserverKey{}).(Reserver)
 	return &budget{limit: limit, reserver: r, reserved: freeBytes}
+}
+
+// lend makes a budget that draws from b and can be ended: for a try that may be given up while its answer is still to come.
+func (b *budget) lend() *budget {
+	if b == nil {
+		return nil
+	}
+	return &budget{of: b, limit: b.limit}
+}
+
+// keep ends a loan: all but so many bytes go back, and who draws from it afterwards gets nothing.
+func (b *budget) keep(n int64) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return
+	}
+	b.over = true
+	b.of.give(b.used - n)
 }
 
 // grant says what became of a wish for bytes.
@@ -52,6 +76,9 @@ const (
 func (b *budget) take(n int64) grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.of != nil {
+		return b.draw(n)
+	}
 	if n > b.limit-b.used { // not used+n, which a node that lies about a length could make overflow
 		return overCap
 	}
@@ -66,11 +93,29 @@ func (b *budget) take(n int64) grant {
 	return granted
 }
 
+// draw is take of a loan, whose lock is held.
+func (b *budget) draw(n int64) grant {
+	if b.over {
+		return overCap
+	}
+	g := b.of.take(n)
+	if g == granted {
+		b.used += n
+	}
+	return g
+}
+
 // give returns what was taken and is not held any more.
 func (b *budget) give(n int64) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.over {
+		return // it was given back
+	}
 	b.used -= n
-	b.mu.Unlock()
+	if b.of != nil {
+		b.of.give(n)
+	}
 }
 
 // clear gives back everything: what was loaded is dropped, and loaded again.

@@ -62,7 +62,7 @@ func TestAnswersCountAgainstTheGatewaysBytes(t *testing.T) {
 	t.Run("a batch loads what there is room for", func(t *testing.T) {
 		ctx.left.Store(250 << 10)
 		loaded := 0
-		for _, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys)) {
+		for _, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, keys, store.Reading{})) {
 			if it.Err == nil {
 				loaded++
 				continue

@@ -45,7 +45,7 @@ func paths(s *store.Store, id *acl.Identity) map[string]func(ctx context.Context
 			return err
 		},
 		"mget": func(ctx context.Context, key string) error {
-			items, err := s.MGet(ctx, id, []string{key, beside(key)})
+			items, err := s.MGet(ctx, id, []string{key, beside(key)}, store.Reading{})
 			if err == nil && items[0].Err != nil {
 				return items[0].Err
 			}
@@ -56,7 +56,7 @@ func paths(s *store.Store, id *acl.Identity) map[string]func(ctx context.Context
 			return itemError(err)
 		},
 		"key information": func(ctx context.Context, key string) error {
-			_, err := s.KeyInfo(ctx, id, key, false)
+			_, err := s.KeyInfo(ctx, id, key, false, store.Reading{})
 			return err
 		},
 		"a listing": func(ctx context.Context, _ string) error {

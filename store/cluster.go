@@ -36,9 +36,11 @@ type cluster struct {
 	// lastDoubt, of all slots, is in unix nanoseconds.
 	lastDoubt atomic.Int64
 	topo      topologyCache
-	replies   wire.Limit // the most that a reply may hold
-	raw       dialFunc   // what makes connections, without the gate
+	replies   wire.Limit    // the most that a reply may hold
+	raw       dialFunc      // what makes connections, without the gate
+	reach     ClusterConfig // how nodes are reached, with the gate
 	retries   *retryBudget
+	replicas  atomic.Pointer[replicas] // nil = no read was for them yet
 }
 
 // reloadInterval bounds how often transport errors make go-redis read the topology again: its own cool-down is 200 ms.
@@ -57,6 +59,7 @@ func newCluster(name string, cc ClusterConfig, cfg *Config, m *metrics) *cluster
 		retries: newRetryBudget(cfg.Retries.BudgetPercent),
 	}
 	cc.Dialer = c.gate(c.raw)
+	c.reach = cc
 	c.client = redis.NewClusterClient(clusterOptions(cc, cfg.Redis, &c.replies))
 	c.client.OnNewNode(func(node *redis.Client) {
 		h := c.nodes.add(node)
@@ -109,6 +112,14 @@ func (c *cluster) reload(ctx context.Context) {
 		c.client.ReloadState(ctx)
 		c.doubtAll() // a way that comes back before the reload has ended is doubted at the next fault, or in time
 	}
+}
+
+// close ends all connections.
+func (c *cluster) close() error {
+	if rs := c.replicas.Load(); rs != nil {
+		rs.close()
+	}
+	return c.client.Close()
 }
 
 // due says whether so much time has passed between two moments in unix nanoseconds. A clock that was set back makes everything due,
@@ -235,7 +246,7 @@ func (cs *clusters) closeIdle(before time.Time) {
 	for name, c := range cs.byName {
 		if c.lastUse.Load() < before.Unix() {
 			delete(cs.byName, name)
-			_ = c.client.Close()
+			_ = c.close()
 			c.keepNodes(nil, 0)
 		}
 	}
@@ -257,7 +268,7 @@ func (cs *clusters) close() error {
 	var first error
 	for name, c := range cs.byName {
 		delete(cs.byName, name)
-		if err := c.client.Close(); err != nil && first == nil {
+		if err := c.close(); err != nil && first == nil {
 			first = err
 		}
 	}

@@ -77,7 +77,7 @@ func TestNoReplyIsCrossed(t *testing.T) {
 					if i%50 == 0 {
 						part := keys[i%900 : i%900+100]
 						asked.Add(100)
-						for n, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, part)) {
+						for n, it := range must[[]store.GetItem](t)(s.MGet(ctx, id, part, store.Reading{})) {
 							if it.Err == nil && string(it.Data) != part[n] {
 								crossed.Add(1)
 							}
@@ -161,7 +161,7 @@ func TestSingleRequestsFollowAMigration(t *testing.T) {
 	movers.Wait()
 	total := int64(0)
 	for k, key := range keys {
-		if v := must[store.Number](t)(s.CounterGet(ctx, id, key)); v.String() != fmt.Sprint(steps[k].Load()) {
+		if v := must[store.Number](t)(s.CounterGet(ctx, id, key, store.Reading{})); v.String() != fmt.Sprint(steps[k].Load()) {
 			t.Errorf("%s: %d steps were acknowledged, %s are counted", key, steps[k].Load(), v)
 		}
 		total += steps[k].Load()

@@ -83,8 +83,8 @@ func bound(n *Number) string {
 }
 
 // CounterGet reads a counter. Errors: key_not_found, not_a_number, wrong_type.
-func (s *Store) CounterGet(ctx context.Context, id *acl.Identity, key string) (Number, error) {
-	v, err := s.Get(ctx, id, key, GetOptions{})
+func (s *Store) CounterGet(ctx context.Context, id *acl.Identity, key string, rd Reading) (Number, error) {
+	v, err := s.Get(ctx, id, key, GetOptions{Reading: rd})
 	if err != nil {
 		return Number{}, err
 	}

@@ -124,7 +124,7 @@ func TestCounterAdd(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if n := must[store.Number](t)(s.CounterGet(ctx, id, "n")); n.String() != "400" {
+		if n := must[store.Number](t)(s.CounterGet(ctx, id, "n", store.Reading{})); n.String() != "400" {
 			t.Error(n)
 		}
 	})
@@ -141,7 +141,7 @@ func TestCounterSet(t *testing.T) {
 	if err != nil || previous.String() != "7" {
 		t.Fatal(previous, err)
 	}
-	if n := must[store.Number](t)(s.CounterGet(ctx, id, "n")); n.String() != "9223372036854775807" {
+	if n := must[store.Number](t)(s.CounterGet(ctx, id, "n", store.Reading{})); n.String() != "9223372036854775807" {
 		t.Error(n)
 	}
 }

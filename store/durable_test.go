@@ -183,7 +183,7 @@ func TestWithAReplicaThatHangs(t *testing.T) {
 		n := strings.Replace("n{K}", "K", id.Prefix+key, 1)
 		_, err := s.CounterAdd(ctx, id, n, store.AddOptions{Delta: store.Int(1), Delivery: store.Delivery{Durability: store.Replica}})
 		wantCode(t, err, store.CodeAppliedNotReplicated)
-		if v := must[store.Number](t)(s.CounterGet(ctx, id, n)); v.String() != "1" {
+		if v := must[store.Number](t)(s.CounterGet(ctx, id, n, store.Reading{})); v.String() != "1" {
 			t.Errorf("the counter is %s", v)
 		}
 	})
@@ -414,7 +414,7 @@ func TestAPrimaryThatIsLostWhileItsCopiesAreWaitedForIsUnknown(t *testing.T) {
 		if e := wantCode(t, add(), store.CodeBackendTimeout); e.Outcome != store.Unknown {
 			t.Errorf("%+v", e)
 		}
-		if n := must[store.Number](t)(s.CounterGet(ctx, id, "n")); n.String() != fmt.Sprint(i+2) {
+		if n := must[store.Number](t)(s.CounterGet(ctx, id, "n", store.Reading{})); n.String() != fmt.Sprint(i+2) {
 			t.Errorf("the counter is %s: it was not sent once", n)
 		}
 	}

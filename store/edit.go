@@ -145,9 +145,12 @@ type Range struct {
 
 // GetRange reads the bytes start to end, both inclusive; negative ones count from the end, as in Redis' GETRANGE. Only
 // that part of a plain value is loaded. Errors: key_not_found, wrong_type, response_too_large, corrupt_value.
-func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, start, end int64) (Range, error) {
+func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, start, end int64, rd Reading) (Range, error) {
+	if err := rowGetRange.allow(id); err != nil {
+		return Range{}, err
+	}
 	limit := id.Sizes.ResponseMaxBytes
-	reply, err := s.run(ctx, id, Delivery{}, rowGetRange, scriptRange, key, start, end, limit, envelopeProbeSize)
+	reply, err := s.runFrom(ctx, id, rd, rowGetRange, scriptRange, isUnmet, key, start, end, limit, envelopeProbeSize)
 	if err != nil {
 		return Range{}, err
 	}
@@ -156,7 +159,7 @@ func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, star
 	}
 	from := newBudget(ctx, decodeLimit(id))
 	if _, envelope := storedLength([]byte(reply.text(2)), reply.integer(1)); envelope {
-		return s.envelopeRange(ctx, id, key, start, end, from)
+		return s.envelopeRange(ctx, id, key, start, end, from, rd)
 	}
 	if reply.status() == rangeOverCap {
 		return Range{}, errTooLarge(reply.integer(1), limit)
@@ -168,12 +171,15 @@ func (s *Store) GetRange(ctx context.Context, id *acl.Identity, key string, star
 	return r, nil
 }
 
+// isUnmet says whether a reply means that there is no such key.
+func isUnmet(reply scriptReply) bool { return reply.status() == statusUnmet }
+
 // rangeOverCap is the status of the range script for a part that was not loaded.
 const rangeOverCap = 2
 
 // envelopeRange is GetRange of a value that must be decoded first.
-func (s *Store) envelopeRange(ctx context.Context, id *acl.Identity, key string, start, end int64, from *budget) (Range, error) {
-	stored, err := s.fetchAs(ctx, id, rowGetRange, rowGet, from, key)
+func (s *Store) envelopeRange(ctx context.Context, id *acl.Identity, key string, start, end int64, from *budget, rd Reading) (Range, error) {
+	stored, err := s.fetchFrom(ctx, id, rd, rowGetRange, rowGet, from, key)
 	if err != nil {
 		return Range{}, notFound(err)
 	}
@@ -189,16 +195,20 @@ func (s *Store) envelopeRange(ctx context.Context, id *acl.Identity, key string,
 }
 
 // Length is the size of the decoded value in bytes; the value is not loaded. Errors: key_not_found, wrong_type.
-func (s *Store) Length(ctx context.Context, id *acl.Identity, key string) (int64, error) {
-	return s.lengthAs(ctx, id, rowStrlen, key)
+func (s *Store) Length(ctx context.Context, id *acl.Identity, key string, rd Reading) (int64, error) {
+	return s.lengthFrom(ctx, id, rd, rowStrlen, key)
 }
 
 // lengthAs is Length as a step of the operation whose row is as.
 func (s *Store) lengthAs(ctx context.Context, id *acl.Identity, as *row, key string) (int64, error) {
+	return s.lengthFrom(ctx, id, Reading{}, as, key)
+}
+
+func (s *Store) lengthFrom(ctx context.Context, id *acl.Identity, rd Reading, as *row, key string) (int64, error) {
 	if err := as.allow(id); err != nil {
 		return 0, err
 	}
-	reply, err := s.runStep(ctx, id, Delivery{}, rowStrlen, scriptRange, key, 1, 0, 0, envelopeProbeSize)
+	reply, err := s.runFrom(ctx, id, rd, rowStrlen, scriptRange, isUnmet, key, 1, 0, 0, envelopeProbeSize)
 	if as.writes() {
 		err = withOutcome(err, NotApplied)
 	}

@@ -155,11 +155,11 @@ func TestALostReplyIsUnknownAndAppliedOnce(t *testing.T) {
 	if e := wantCode(t, err, store.CodeBackendTimeout); e.Outcome != store.Unknown {
 		t.Errorf("%+v", e)
 	}
-	if n := must[store.Number](t)(s.CounterGet(ctx, id, "n")); n.String() != "2" {
+	if n := must[store.Number](t)(s.CounterGet(ctx, id, "n", store.Reading{})); n.String() != "2" {
 		t.Errorf("the counter is %s", n)
 	}
 	net.Proxy(node.Addr).ResetReplies(1, "GET")
-	if _, err := s.CounterGet(ctx, id, "n"); err != nil {
+	if _, err := s.CounterGet(ctx, id, "n", store.Reading{}); err != nil {
 		t.Errorf("a read is repeated when its reply is lost: %v", err)
 	}
 }
@@ -288,7 +288,7 @@ func TestSingleReadsGoOnBesideALargeBatch(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				must[[]store.GetItem](t)(s.MGet(ctx, id, keys))
+				must[[]store.GetItem](t)(s.MGet(ctx, id, keys, store.Reading{}))
 				batches.Add(1)
 			}
 		}

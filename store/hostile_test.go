@@ -51,23 +51,23 @@ func operations() map[string]operation {
 			return err
 		}),
 		"MGet": read("$", func(ctx context.Context, s *store.Store, id *acl.Identity) error {
-			items, err := s.MGet(ctx, id, []string{"k", "l"})
+			items, err := s.MGet(ctx, id, []string{"k", "l"}, store.Reading{})
 			return firstError(items, err, func(i store.GetItem) *store.Error { return i.Err })
 		}),
 		"MExists": read(":", func(ctx context.Context, s *store.Store, id *acl.Identity) error {
-			items, err := s.MExists(ctx, id, []string{"k"})
+			items, err := s.MExists(ctx, id, []string{"k"}, store.Reading{})
 			return firstError(items, err, flagError)
 		}),
 		"GetRange": read("", func(ctx context.Context, s *store.Store, id *acl.Identity) error {
-			_, err := s.GetRange(ctx, id, "k", 0, -1)
+			_, err := s.GetRange(ctx, id, "k", 0, -1, store.Reading{})
 			return err
 		}),
 		"Length": read("", func(ctx context.Context, s *store.Store, id *acl.Identity) error {
-			_, err := s.Length(ctx, id, "k")
+			_, err := s.Length(ctx, id, "k", store.Reading{})
 			return err
 		}),
 		"KeyInfo": read("+:", func(ctx context.Context, s *store.Store, id *acl.Identity) error {
-			_, err := s.KeyInfo(ctx, id, "k", true)
+			_, err := s.KeyInfo(ctx, id, "k", true, store.Reading{})
 			return err
 		}),
 		"List": read("", func(ctx context.Context, s *store.Store, id *acl.Identity) error {

@@ -445,7 +445,7 @@ func TestScriptsThatNodesForgetAreSentAgain(t *testing.T) {
 			}
 		}
 	}
-	if n := must[store.Number](t)(s.CounterGet(ctx, id, "k")); n.String() != "3" {
+	if n := must[store.Number](t)(s.CounterGet(ctx, id, "k", store.Reading{})); n.String() != "3" {
 		t.Errorf("three keys, twice each: %s", n)
 	}
 }

@@ -50,7 +50,7 @@ func TestAReplayedDurableWriteIsOnTheReplicas(t *testing.T) {
 				t.Errorf("%+v", e)
 			}
 		}
-		if n := must[store.Number](t)(s.CounterGet(ctx, id, "k")); n.String() != "1" {
+		if n := must[store.Number](t)(s.CounterGet(ctx, id, "k", store.Reading{})); n.String() != "1" {
 			t.Errorf("applied %s times", n)
 		}
 	})
@@ -113,7 +113,7 @@ func TestRepeatedWritesWhileTheClusterChanges(t *testing.T) {
 	var total int64
 	for w := range 8 {
 		var n int64
-		_, _ = fmt.Sscan(must[store.Number](t)(s.CounterGet(ctx, id, fmt.Sprint("n", w))).String(), &n)
+		_, _ = fmt.Sscan(must[store.Number](t)(s.CounterGet(ctx, id, fmt.Sprint("n", w), store.Reading{})).String(), &n)
 		total += n
 	}
 	t.Logf("%d writes, %d repetitions answered from their records; the counters say %d", written.Load(), replays.Load(), total)

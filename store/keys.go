@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/balance"
 	"github.com/slotgate/slotgate/store/slot"
 )
 
@@ -23,7 +25,7 @@ type KeyInfo struct {
 }
 
 // KeyInfo looks at a key. Memory costs Redis more, so it is asked for. Errors: key_not_found.
-func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memory bool) (KeyInfo, error) {
+func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memory bool, rd Reading) (KeyInfo, error) {
 	if memory {
 		if err := rowMemory.allow(id); err != nil {
 			return KeyInfo{}, err
@@ -41,42 +43,66 @@ func (s *Store) KeyInfo(ctx context.Context, id *acl.Identity, key string, memor
 		return KeyInfo{}, err
 	}
 	info := KeyInfo{Slot: slot.Of(stored), HashTag: ownTag(key)}
-	fail := c.try(ctx, rowType, s.retries(id, false), func() (*way, error) {
-		w, err := c.wayTo(ctx, info.Slot)
-		if err != nil {
-			return nil, err
+	if !rd.Replicas || !s.keyInfoFrom(ctx, id, c, rd, stored, memory, &info) {
+		fail := c.try(ctx, rowType, s.retries(id, false), func() (*way, error) {
+			w, err := c.wayTo(ctx, info.Slot)
+			if err != nil {
+				return nil, err
+			}
+			return w, info.read(ctx, id, w, c.client.Pipeline(), stored, memory)
+		})
+		if servedBy(rd, fail); fail != nil {
+			return KeyInfo{}, fail
 		}
-		place, err := w.admitOne(ctx, id)
-		if err != nil {
-			return w, err
-		}
-		defer place.Release(false)
-		pipe := c.client.Pipeline()
-		kind := pipe.Type(ctx, stored)
-		ttl := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
-		_ = pipe.Process(ctx, ttl)
-		encoding := pipe.ObjectEncoding(ctx, stored)
-		var used *redis.IntCmd
-		if memory {
-			used = pipe.MemoryUsage(ctx, stored)
-		}
-		if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
-			return w, err
-		}
-		info.Type, info.Encoding = kind.Val(), encoding.Val()
-		info.TTLMS, _ = ttl.Val().(int64)
-		if used != nil {
-			info.MemoryBytes = used.Val()
-		}
-		return w, nil
-	})
-	if fail != nil {
-		return KeyInfo{}, fail
 	}
-	if info.Type == "none" || info.TTLMS == -2 {
+	if info.absent() {
 		return KeyInfo{}, errKeyNotFound
 	}
 	return info, nil
+}
+
+// keyInfoFrom lets somebody else than the primary tell. It is false if the primary must be asked.
+func (s *Store) keyInfoFrom(ctx context.Context, id *acl.Identity, c *cluster, rd Reading, stored string, memory bool, info *KeyInfo) bool {
+	start := time.Now()
+	var at *way
+	done := s.askSomebody(ctx, rd, c, info.Slot, balance.Range, func(ctx context.Context, w *way) asked {
+		at = w
+		err := info.read(ctx, id, w, w.node.Pipeline(), stored, memory)
+		return asked{err, err == nil && info.absent()}
+	})
+	if done {
+		c.settled(ctx, rowType, at, start, nil)
+	}
+	return done
+}
+
+// absent says whether there is no such key.
+func (i *KeyInfo) absent() bool { return i.Type == "none" || i.TTLMS == -2 }
+
+// read asks for all at once, in a pipeline to the node of w.
+func (i *KeyInfo) read(ctx context.Context, id *acl.Identity, w *way, pipe redis.Pipeliner, stored string, memory bool) error {
+	place, err := w.admitOne(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer place.Release(false)
+	kind := pipe.Type(ctx, stored)
+	ttl := onceCmd{redis.NewCmd(ctx, "PTTL", stored)}
+	_ = pipe.Process(ctx, ttl)
+	encoding := pipe.ObjectEncoding(ctx, stored)
+	var used *redis.IntCmd
+	if memory {
+		used = pipe.MemoryUsage(ctx, stored)
+	}
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	i.Type, i.Encoding = kind.Val(), encoding.Val()
+	i.TTLMS, _ = ttl.Val().(int64)
+	if used != nil {
+		i.MemoryBytes = used.Val()
+	}
+	return nil
 }
 
 // ownTag is the hash tag in the caller's key; "" if the whole key is hashed.

@@ -20,15 +20,15 @@ func TestKeyInfo(t *testing.T) {
 	id := newApp(t)
 	raw.HSet(ctx, id.Prefix+"a{tag}b", "f", "v")
 	raw.PExpire(ctx, id.Prefix+"a{tag}b", time.Minute)
-	info := must[store.KeyInfo](t)(s.KeyInfo(ctx, id, "a{tag}b", true))
+	info := must[store.KeyInfo](t)(s.KeyInfo(ctx, id, "a{tag}b", true, store.Reading{}))
 	if info.Type != "hash" || info.Encoding == "" || info.TTLMS <= 0 || info.MemoryBytes <= 0 || info.HashTag != "tag" || info.Slot != slot.Of("tag") {
 		t.Errorf("%+v", info)
 	}
 	raw.Set(ctx, id.Prefix+"s", "v", 0)
-	if info := must[store.KeyInfo](t)(s.KeyInfo(ctx, id, "s", false)); info.TTLMS != -1 || info.HashTag != "" || info.MemoryBytes != 0 {
+	if info := must[store.KeyInfo](t)(s.KeyInfo(ctx, id, "s", false, store.Reading{})); info.TTLMS != -1 || info.HashTag != "" || info.MemoryBytes != 0 {
 		t.Errorf("%+v", info)
 	}
-	_, err := s.KeyInfo(ctx, id, "absent", true)
+	_, err := s.KeyInfo(ctx, id, "absent", true, store.Reading{})
 	wantCode(t, err, store.CodeKeyNotFound)
 }
 
@@ -191,7 +191,7 @@ func TestOneSlotOfTheLayoutTogether(t *testing.T) {
 	slots := map[int]bool{}
 	for _, key := range []string{"a", "b{x}", strings.Repeat("k", 100)} {
 		must[store.SetResult](t)(s.Set(ctx, id, key, nil, store.SetOptions{}))
-		slots[must[store.KeyInfo](t)(s.KeyInfo(ctx, id, key, false)).Slot] = true
+		slots[must[store.KeyInfo](t)(s.KeyInfo(ctx, id, key, false, store.Reading{})).Slot] = true
 	}
 	if len(slots) != 1 {
 		t.Errorf("the app is in %d slots", len(slots))

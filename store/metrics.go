@@ -24,6 +24,7 @@ type metrics struct {
 	waits     metric.HistogramVec    // cluster, durability
 	overspent *prometheus.CounterVec // cluster
 	shed      *prometheus.CounterVec // cluster, node, reason, class
+	reads     *prometheus.CounterVec // cluster, result
 }
 
 func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
@@ -38,9 +39,10 @@ func newMetrics(registry prometheus.Registerer, s *Store) *metrics {
 		waits:     metric.DurableDuration.NewDurations(),
 		overspent: metric.RedisRetriesRefused.NewCounterVec(),
 		shed:      metric.RedisShed.NewCounterVec(),
+		reads:     metric.ReplicaReads.NewCounterVec(),
 	}
 	if registry != nil {
-		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, m.overspent, m.shed, poolCollector{s})
+		registry.MustRegister(m.duration, m.nodes, m.errors, m.retries, m.redirects, m.items, m.durable, m.waits, m.overspent, m.shed, m.reads, poolCollector{s}, readCollector{s})
 	}
 	return m
 }
@@ -151,7 +153,7 @@ func (poolCollector) Describe(ch chan<- *prometheus.Desc) {
 // there is none yet.
 func (p poolCollector) Collect(ch chan<- prometheus.Metric) {
 	p.store.clusters.each(func(c *cluster) {
-		for label, st := range c.nodes.pools() {
+		for label, st := range c.pools() {
 			ch <- metric.RedisPoolConns.Const(poolConnections, st.idle, c.name, label, "idle")
 			ch <- metric.RedisPoolConns.Const(poolConnections, st.used, c.name, label, "used")
 			ch <- metric.RedisPoolTimeouts.Const(poolTimeouts, st.timeouts, c.name, label)

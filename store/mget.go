@@ -18,7 +18,7 @@ type GetItem struct {
 // MGet reads many strings, in any slots, and answers in the order of keys, every duplicate too. A key that fails has
 // its own error; the others are not harmed. All values together are no larger than the app's response limit: a value
 // that would pass it is response_too_large. The values are of different moments. Errors: forbidden, invalid_key.
-func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]GetItem, error) {
+func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string, rd Reading) ([]GetItem, error) {
 	b, slots, err := s.newBatch(id, rowGet, keys)
 	if err != nil {
 		return nil, err
@@ -26,7 +26,7 @@ func (s *Store) MGet(ctx context.Context, id *acl.Identity, keys []string) ([]Ge
 	b.budget = newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	b.cluster.replies.Allow(b.budget.limit)
 	answers := make([]GetItem, len(keys))
-	b.run(ctx, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) {
+	b.runFrom(ctx, rd, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) {
 		if answers[i] = from.got; from.err != nil {
 			answers[i] = GetItem{Err: from.err}
 		}
@@ -106,13 +106,13 @@ func (s *Store) MDelete(ctx context.Context, id *acl.Identity, keys []string) ([
 func flag(from *item) FlagItem { return FlagItem{Flag: from.err == nil && from.n > 0, Err: from.err} }
 
 // MExists says which of many keys exist, every duplicate too. Errors: forbidden, invalid_key.
-func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string) ([]FlagItem, error) {
+func (s *Store) MExists(ctx context.Context, id *acl.Identity, keys []string, rd Reading) ([]FlagItem, error) {
 	b, slots, err := s.newBatch(id, rowExists, keys)
 	if err != nil {
 		return nil, err
 	}
 	answers := make([]FlagItem, len(keys))
-	b.run(ctx, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) { answers[i] = flag(from) }})
+	b.runFrom(ctx, rd, &job{slots, func(i int, it *item) { it.key = keys[i] }, func(i int, from *item) { answers[i] = flag(from) }})
 	return answers, nil
 }
 

@@ -97,6 +97,23 @@ func (n *nodes) client(addr string) *redis.Client {
 	return n.byAddr[addr].client
 }
 
+// dialled is the address by which go-redis reaches the node that the cluster names so; false = it knows none yet.
+func (n *nodes) dialled(named string) (addr string, ok bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for addr, k := range n.byAddr {
+		if k.client.NodeAddress() == named {
+			return addr, true
+		}
+	}
+	for addr := range n.byAddr { // a seed is known by what it was dialled by
+		if sameNode(addr, named) {
+			return addr, true
+		}
+	}
+	return "", false
+}
+
 // keep forgets all nodes but those of these clients, and returns the labels that nobody has any more. One that has left is kept for
 // another while (0 = none): go-redis closes its client only a minute later (v9.23.0, newClusterState), and a node that is back before gets
 // the same, of which nobody would hear.
@@ -128,21 +145,32 @@ func (n *nodes) keep(alive map[*redis.Client]bool, now time.Time, while time.Dur
 // poolFigures are the sums of all pools that share a label; wait is in seconds.
 type poolFigures struct{ idle, used, timeouts, wait float64 }
 
-func (n *nodes) pools() map[string]poolFigures {
-	n.mu.Lock()
-	known := slices.Collect(maps.Values(n.byAddr))
-	n.mu.Unlock()
+// pools are those of all nodes, and of the replicas that are read from.
+func (c *cluster) pools() map[string]poolFigures {
+	c.nodes.mu.Lock()
+	known := slices.Collect(maps.Values(c.nodes.byAddr))
+	c.nodes.mu.Unlock()
 	sums := make(map[string]poolFigures, len(known))
 	for _, k := range known {
-		st := k.client.PoolStats()
-		sum := sums[k.label]
-		sum.add(st.TotalConns, st.IdleConns, st.Timeouts, st.WaitDurationNs)
-		if p := st.PipelineStats; p != nil {
-			sum.add(p.TotalConns, p.IdleConns, p.Timeouts, p.WaitDurationNs)
-		}
-		sums[k.label] = sum
+		addPool(sums, k.label, k.client)
 	}
+	c.ways.Range(func(_, v any) bool {
+		if w := v.(*way); w.replica {
+			addPool(sums, w.label, w.node)
+		}
+		return true
+	})
 	return sums
+}
+
+func addPool(sums map[string]poolFigures, label string, client *redis.Client) {
+	st := client.PoolStats()
+	sum := sums[label]
+	sum.add(st.TotalConns, st.IdleConns, st.Timeouts, st.WaitDurationNs)
+	if p := st.PipelineStats; p != nil {
+		sum.add(p.TotalConns, p.IdleConns, p.Timeouts, p.WaitDurationNs)
+	}
+	sums[label] = sum
 }
 
 func (f *poolFigures) add(total, idle, timeouts uint32, wait int64) {

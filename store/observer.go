@@ -16,6 +16,7 @@ type Sent struct {
 	Cluster  string
 	Node     string // address of the node that was asked last; "" = none was known
 	Command  string // upper case
+	Replica  bool   // it is one that answers reads
 	Commands int    // of a chunk; 1 = not a batch's
 	Start    time.Time
 	End      time.Time
@@ -58,7 +59,7 @@ func (b *batch) report(ctx context.Context, w *way, items []int, start time.Time
 func (c *cluster) sent(r *row, w *way, start time.Time) Sent {
 	s := Sent{Cluster: c.name, Command: r.name, Commands: 1, Start: start, End: time.Now()}
 	if w != nil {
-		s.Node = w.node.Options().Addr
+		s.Node, s.Replica = w.node.Options().Addr, w.replica
 	}
 	return s
 }

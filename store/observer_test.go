@@ -87,9 +87,9 @@ func TestObserver(t *testing.T) {
 				}
 			}
 			chunks("an mset", "SET")
-			must[[]store.GetItem](t)(s.MGet(ctx, id, keys))
+			must[[]store.GetItem](t)(s.MGet(ctx, id, keys, store.Reading{}))
 			chunks("an mget", "GET")
-			must[[]store.GetItem](t)(s.MGet(ctx, id, keys[:3])) // one wave
+			must[[]store.GetItem](t)(s.MGet(ctx, id, keys[:3], store.Reading{})) // one wave
 			total := 0
 			for _, c := range o.take() {
 				total += c.Commands
@@ -106,7 +106,7 @@ func TestObserver(t *testing.T) {
 			if total != 2 {
 				t.Errorf("%d commands in an mset of 2 large values", total)
 			}
-			must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"list"}))
+			must[[]store.GetItem](t)(s.MGet(ctx, id, []string{"list"}, store.Reading{}))
 			if sent := o.take(); len(sent) != 1 || sent[0].Code != store.CodeWrongType || sent[0].RedisError != "WRONGTYPE" {
 				t.Errorf("a batch with a refusal: %+v", sent)
 			}

@@ -179,7 +179,7 @@ func withClass(ctx context.Context, class any) context.Context {
 
 func TestOfABatchOnlyTheItemsOfTheCrowdedNodeFail(t *testing.T) {
 	c := crowd(t)
-	items := must[[]store.GetItem](t)(c.MGet(testContext(t), c.id, []string{c.full, c.free, c.full}))
+	items := must[[]store.GetItem](t)(c.MGet(testContext(t), c.id, []string{c.full, c.free, c.full}, store.Reading{}))
 	for i, want := range []bool{false, true, false} {
 		if items[i].Found != want || !want && (items[i].Err == nil || items[i].Err.Code != store.CodeOverloaded) {
 			t.Errorf("item %d: %+v", i, items[i])

@@ -272,7 +272,7 @@ func TestMetricsOfCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	id.Sizes.ResponseMaxBytes = 1050 // ten of the values
-	if _, err := p.MGet(ctx, id, append(keys, "nowhere")); err != nil {
+	if _, err := p.MGet(ctx, id, append(keys, "nowhere"), store.Reading{}); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]float64{"default,ok": 21 + 11, "default,response_too_large": 10}

@@ -66,7 +66,7 @@ func staleStore(t *testing.T, id *acl.Identity, key string) (s *store.Store, r *
 			to = p
 		}
 	}
-	must[[]store.GetItem](t)(s.MGet(ctx, id, []string{key}))
+	must[[]store.GetItem](t)(s.MGet(ctx, id, []string{key}, store.Reading{}))
 	stays = keyAt(t, c, id, from)
 	if err := c.MigrateSlot(ctx, n, from, to); err != nil {
 		t.Fatal(err)

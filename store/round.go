@@ -135,10 +135,10 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 		// The pipe still holds the entry and the calls, and may write to them.
 		f := newFault(err)
 		for _, i := range items {
-			b.cluster.doubt(b.items[i].slot)
+			b.doubt(i)
 			b.items[i].call, b.items[i].fault = nil, f
 		}
-		b.cluster.reload(context.Background())
+		b.reload()
 		return
 	}
 	var failed *fault
@@ -150,16 +150,29 @@ func (b *batch) outcome(items []int, e *pipe.Entry, err error) {
 			it.fault = newFault(r)
 		}
 		if it.fault != nil && shed == nil {
-			b.cluster.doubt(it.slot)
+			b.doubt(i)
 			failed = it.fault
 		}
 		b.cluster.large.note(it.call)
 	}
 	if failed != nil && failed.reload {
-		b.cluster.reload(context.Background())
+		b.reload()
 	}
 	clear(e.Cmds)
 	entryPool.Put(e)
+}
+
+// doubt is the cluster's of an item's slot.
+func (b *batch) doubt(i int) {
+	if !b.aside {
+		b.cluster.doubt(b.items[i].slot)
+	}
+}
+
+func (b *batch) reload() {
+	if !b.aside {
+		b.cluster.reload(context.Background())
+	}
 }
 
 // complete settles the items if nothing is left to do for any of them.

@@ -84,9 +84,9 @@ func TestTheResponseLimitIsThatOfTheDecodedValue(t *testing.T) {
 	set()
 	_, err := s.Get(ctx, id, "k", store.GetOptions{})
 	wantCode(t, err, store.CodeResponseTooLarge)
-	_, err = s.GetRange(ctx, id, "k", 0, -1)
+	_, err = s.GetRange(ctx, id, "k", 0, -1, store.Reading{})
 	wantCode(t, err, store.CodeResponseTooLarge)
-	if r := must[store.Range](t)(s.GetRange(ctx, id, "k", 5, 10_004)); len(r.Data) != 10_000 || r.Length != 100_000 {
+	if r := must[store.Range](t)(s.GetRange(ctx, id, "k", 5, 10_004, store.Reading{})); len(r.Data) != 10_000 || r.Length != 100_000 {
 		t.Errorf("%d bytes of %d", len(r.Data), r.Length)
 	}
 	_, err = s.Set(ctx, id, "k", nil, store.SetOptions{ReturnPrevious: true})

@@ -27,6 +27,7 @@ type Config struct {
 	Durability DurabilityConfig
 	Circuit    CircuitConfig
 	Overload   OverloadConfig
+	Replicas   ReplicaReadsConfig
 	// CursorKey authenticates listing cursors; the same in all gateways. Required, 32 bytes or more.
 	CursorKey []byte
 	// OtherCursorKeys are accepted too, while the secret is changed.
@@ -85,6 +86,7 @@ func (c Config) withDefaults() Config {
 	def(&c.Batch.PerNode, 8)
 	def(&c.Durability.ReplicaWait, 200*time.Millisecond)
 	def(&c.Durability.FsyncWait, 1500*time.Millisecond)
+	def(&c.Replicas.Within, 5*time.Second)
 	def(&c.RecordTTL, defaultRecordTTL)
 	def(&c.IdleClose, 10*time.Minute)
 	c.Overload.off = new(atomic.Bool)
@@ -194,7 +196,7 @@ func (s *Store) closeRetired(ctx context.Context) {
 				return false
 			}
 			for _, c := range b.clusters {
-				_ = c.client.Close()
+				_ = c.close()
 			}
 			return true
 		})

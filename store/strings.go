@@ -20,6 +20,7 @@ type Value struct {
 type GetOptions struct {
 	Expiry  Expiry // ExpireIn or ExpireAt makes it a write (GETEX) that moves the expiry
 	WithTTL bool   // fill Value.TTLMS
+	Reading        // of no effect with an Expiry
 }
 
 // SetOptions change what a write does.
@@ -58,7 +59,7 @@ func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOpti
 	var err error
 	from := newBudget(ctx, id.Sizes.ResponseMaxBytes)
 	if o.Expiry.Mode == NoExpiry {
-		stored, err = s.fetch(ctx, id, rowGet, from, key)
+		stored, err = s.fetchFrom(ctx, id, o.Reading, rowGet, rowGet, from, key)
 	} else {
 		stored, err = s.getAndExpire(ctx, id, key, o.Expiry, from)
 	}
@@ -73,7 +74,7 @@ func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOpti
 		return Value{}, err
 	}
 	if o.WithTTL {
-		if v.TTLMS, err = s.ttl(ctx, id, key, o.Expiry); err != nil {
+		if v.TTLMS, err = s.ttl(ctx, id, key, o); err != nil {
 			return Value{}, err
 		}
 	}
@@ -99,9 +100,12 @@ func (s *Store) getAndExpire(ctx context.Context, id *acl.Identity, key string, 
 }
 
 // ttl is the remaining lifetime of a key that was just read; the row is that of the read, which the caller may run.
-func (s *Store) ttl(ctx context.Context, id *acl.Identity, key string, e Expiry) (int64, error) {
-	if e.Mode != NoExpiry {
-		return e.remaining(id.App, s.now()), nil
+func (s *Store) ttl(ctx context.Context, id *acl.Identity, key string, o GetOptions) (int64, error) {
+	if o.Expiry.Mode != NoExpiry {
+		return o.Expiry.remaining(id.App, s.now()), nil
+	}
+	if o.Replicas {
+		return s.ttlFrom(ctx, id, key, o.Reading)
 	}
 	cl, err := s.send(ctx, id, rowPTTL, nil, key)
 	if cl == nil {

@@ -52,10 +52,10 @@ func TestValuesComeBackAsTheyWentIn(t *testing.T) {
 				if got := must[store.Value](t)(s.Get(ctx, id, name, store.GetOptions{})); !bytes.Equal(got.Data, value) {
 					t.Errorf("got %d bytes, want %d", len(got.Data), len(value))
 				}
-				if n := must[int64](t)(s.Length(ctx, id, name)); n != int64(len(value)) {
+				if n := must[int64](t)(s.Length(ctx, id, name, store.Reading{})); n != int64(len(value)) {
 					t.Errorf("length %d, want %d", n, len(value))
 				}
-				rng := must[store.Range](t)(s.GetRange(ctx, id, name, 1, -2))
+				rng := must[store.Range](t)(s.GetRange(ctx, id, name, 1, -2, store.Reading{}))
 				if want := value[min(1, len(value)):max(len(value)-1, min(1, len(value)))]; !bytes.Equal(rng.Data, want) || rng.Length != int64(len(value)) {
 					t.Errorf("range of %d bytes of %d, want %d", len(rng.Data), rng.Length, len(want))
 				}
@@ -130,10 +130,10 @@ func TestGet(t *testing.T) {
 		if e := wantCode(t, err, store.CodeResponseTooLarge); !strings.Contains(e.Detail, "Range") {
 			t.Error(e.Detail)
 		}
-		if r := must[store.Range](t)(s.GetRange(ctx, small, "k", 0, 9)); len(r.Data) != 10 || r.Length != 1001 {
+		if r := must[store.Range](t)(s.GetRange(ctx, small, "k", 0, 9, store.Reading{})); len(r.Data) != 10 || r.Length != 1001 {
 			t.Errorf("%d of %d", len(r.Data), r.Length)
 		}
-		_, err = s.GetRange(ctx, small, "k", 0, -1)
+		_, err = s.GetRange(ctx, small, "k", 0, -1, store.Reading{})
 		wantCode(t, err, store.CodeResponseTooLarge)
 	})
 	t.Run("with an expiry it moves the expiry", func(t *testing.T) {
@@ -458,6 +458,6 @@ func TestSetRangeOfNothingTellsTheDecodedLength(t *testing.T) {
 			t.Errorf("%s: %d bytes, want %d", key, n, want)
 		}
 	}
-	_, err := s.KeyInfo(ctx, id, "absent", false)
+	_, err := s.KeyInfo(ctx, id, "absent", false, store.Reading{})
 	wantCode(t, err, store.CodeKeyNotFound)
 }

@@ -26,7 +26,11 @@ type topology struct {
 type shard struct {
 	id, addr string
 	slots    [][2]int // inclusive, ascending
+	replicas []member // by id; those that have failed are left out
 }
+
+// member is a node as the cluster names it.
+type member struct{ id, addr string }
 
 func (s shard) holds(slot int) bool {
 	for _, r := range s.slots {
@@ -87,15 +91,34 @@ func makeTopology(slots []redis.ClusterSlot) topology {
 			byID[id] = &shard{id: id, addr: primary.Addr}
 		}
 		byID[id].slots = append(byID[id].slots, [2]int{r.Start, r.End})
+		byID[id].addReplicas(r.Nodes[1:])
 	}
 	t := topology{read: time.Now()}
 	for _, s := range byID {
 		slices.SortFunc(s.slots, func(a, b [2]int) int { return cmp.Compare(a[0], b[0]) })
+		slices.SortFunc(s.replicas, func(a, b member) int { return cmp.Compare(a.id, b.id) })
 		t.shards = append(t.shards, *s)
 	}
 	slices.SortFunc(t.shards, func(a, b shard) int { return cmp.Compare(a.id, b.id) })
 	t.epoch = t.hash()
 	return t
+}
+
+// addReplicas adds those that it has not: each range of slots names them.
+func (s *shard) addReplicas(nodes []redis.ClusterNode) {
+	for _, n := range nodes {
+		m := member{cmp.Or(n.ID, n.Addr), n.Addr}
+		if !slices.Contains(s.replicas, m) {
+			s.replicas = append(s.replicas, m)
+		}
+	}
+}
+
+// same says whether two readings show the same nodes with the same slots.
+func (t topology) same(o topology) bool {
+	return slices.EqualFunc(t.shards, o.shards, func(a, b shard) bool {
+		return a.id == b.id && a.addr == b.addr && slices.Equal(a.slots, b.slots) && slices.Equal(a.replicas, b.replicas)
+	})
 }
 
 // hash names a topology: two readings with the same primaries and slots have the same one, in every gateway.

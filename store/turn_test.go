@@ -58,7 +58,7 @@ func slacken(t *testing.T, change ...func(*store.Config)) *sluggish {
 func (s *sluggish) largest(t *testing.T) (n int) {
 	t.Helper()
 	s.seen.take()
-	for i, it := range must[[]store.GetItem](t)(s.MGet(s.watched(testContext(t)), s.id, s.keys[:150])) {
+	for i, it := range must[[]store.GetItem](t)(s.MGet(s.watched(testContext(t)), s.id, s.keys[:150], store.Reading{})) {
 		if it.Err != nil {
 			t.Fatalf("item %d: %v", i, it.Err)
 		}
@@ -112,7 +112,7 @@ func TestSmallRequestsComeBetweenThePiecesOfBatches(t *testing.T) {
 	done := make(chan struct{})
 	for range 2 {
 		batches.Go(func() {
-			for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, s.id, s.keys)) {
+			for i, it := range must[[]store.GetItem](t)(s.MGet(ctx, s.id, s.keys, store.Reading{})) {
 				if it.Err != nil {
 					t.Errorf("item %d of a batch: %v", i, it.Err)
 					return
@@ -182,7 +182,7 @@ func TestAnAbandonedCommandHoldsItsPlaceUntilTheNodeAnswers(t *testing.T) {
 	app.Priority = acl.Critical
 	critical.App = &app
 	_ = within(t, 50*time.Millisecond, func(ctx context.Context) error { // it goes with those who hold the places, and they stay
-		items := must[[]store.GetItem](t)(c.MGet(ctx, &critical, []string{c.full}))
+		items := must[[]store.GetItem](t)(c.MGet(ctx, &critical, []string{c.full}, store.Reading{}))
 		wantCode(t, items[0].Err, store.CodeBackendTimeout)
 		return nil
 	})

@@ -49,6 +49,7 @@ type way struct {
 	cluster  string
 	shed     *prometheus.CounterVec
 	left     atomic.Bool // the node is no primary any more: its pipe is not swept
+	replica  bool        // it is for reads of a replica, and kept by replicas
 	health   *health
 	label    string // the node's, in metrics
 	took     *metric.Histogram
@@ -60,6 +61,12 @@ func (c *cluster) way(node *redis.Client) *way {
 	if w, ok := c.ways.Load(node); ok {
 		return w.(*way)
 	}
+	v, _ := c.ways.LoadOrStore(node, c.newWay(node))
+	return v.(*way)
+}
+
+// newWay makes a way that nobody else knows of.
+func (c *cluster) newWay(node *redis.Client) *way {
 	w := &way{node: node, places: make(chan struct{}, c.cfg.Batch.PerNode), turns: newTurns(), label: c.nodes.label(node.Options().Addr)}
 	w.health = c.nodes.health(node.Options().Addr)
 	w.took = c.metrics.nodes.With(c.name, w.label)
@@ -68,8 +75,7 @@ func (c *cluster) way(node *redis.Client) *way {
 	if co := c.cfg.Coalesce; !co.Off {
 		w.pipe = pipe.New(w.exec, pipe.Config{MaxBatch: co.MaxBatch, MaxQueued: co.MaxQueued, Timeout: c.cfg.Redis.ReadTimeout})
 	}
-	v, _ := c.ways.LoadOrStore(node, w)
-	return v.(*way)
+	return w
 }
 
 // place waits for one of the node's places for batch chunks that go by themselves.
@@ -176,7 +182,7 @@ func (c *cluster) forgetNodes(ctx context.Context) {
 	}
 	c.ways.Range(func(node, v any) bool {
 		w := v.(*way)
-		if !primaries[w.node] && (w.pipe == nil || w.pipe.Idle()) && w.lanesIdle() {
+		if !w.replica && !primaries[w.node] && (w.pipe == nil || w.pipe.Idle()) && w.lanesIdle() {
 			w.left.Store(true)
 			c.ways.Delete(node)
 		}
@@ -214,6 +220,7 @@ func (s *Store) sweepPipes(ctx context.Context) {
 		case now := <-tick.C:
 			s.clusters.each(func(c *cluster) {
 				c.sweep(now)
+				s.lookIfDue(ctx, c, now)
 				c.nodes.watch(func(h *health) { s.watch(ctx, c, h, now) })
 			})
 		}
@@ -254,6 +261,21 @@ func (c *cluster) once(ctx context.Context, id *acl.Identity, cl *call) (kept bo
 	if err != nil {
 		return false, err
 	}
+	kept, err = c.deliver(ctx, w, cl, place)
+	if err == nil || errors.Is(err, redis.Nil) {
+		return false, err
+	}
+	c.doubt(number)
+	if kept || !redirected(err) {
+		return kept, err
+	}
+	c.metrics.redirected(c.name, w.label, err)
+	c.reload(ctx)
+	return false, c.follow(ctx, id, cl, err)
+}
+
+// deliver sends a call to a node, once, and gives the place back. kept is as once has it.
+func (c *cluster) deliver(ctx context.Context, w *way, cl *call, place adaptive.Place) (kept bool, err error) {
 	small := c.shares(cl)
 	cl.out.drain = small && w.pipe != nil // alone, nobody waits behind it
 	e := entryPool.Get().(*pipe.Entry)
@@ -262,7 +284,6 @@ func (c *cluster) once(ctx context.Context, id *acl.Identity, cl *call) (kept bo
 	defer func() { leave(place, e, sent) }()
 	if err := w.do(ctx, e, small); err != nil {
 		sent = err
-		c.doubt(number)
 		if errors.Is(err, pipe.ErrSaturated) {
 			entryPool.Put(e)
 		}
@@ -271,16 +292,7 @@ func (c *cluster) once(ctx context.Context, id *acl.Identity, cl *call) (kept bo
 	err = cl.out.result(e.Cmds[0].Err())
 	entryPool.Put(e)
 	c.large.note(cl)
-	if err == nil || errors.Is(err, redis.Nil) {
-		return false, err
-	}
-	c.doubt(number)
-	if !redirected(err) {
-		return false, err
-	}
-	c.metrics.redirected(c.name, w.label, err)
-	c.reload(ctx)
-	return false, c.follow(ctx, id, cl, err)
+	return false, err
 }
 
 // follow runs the call, which err has redirected, through redirects. A string is loaded whole before its size is known, up to what any app of the cluster may read

@@ -36,6 +36,7 @@ type Config struct {
 	Batch      Batch              `yaml:"batch"`
 	Coalesce   Coalesce           `yaml:"coalesce"`
 	Durability Durability         `yaml:"durability"`
+	Replicas   ReplicaReads       `yaml:"replica_reads"`
 	RateLimits RateLimits         `yaml:"ratelimits"`
 	Retries    Retries            `yaml:"retries"`
 	Overload   Overload           `yaml:"overload"`
@@ -221,6 +222,14 @@ type Durability struct {
 	ReplicaWaitMS int `yaml:"replica_wait_ms"`
 	// Longest wait for disks, in ms; the request's deadline may cut it shorter. With appendfsync everysec they take up to a second, two behind others: raise limits.deadline_ms for that.
 	FsyncWaitMS int `yaml:"fsync_wait_ms"`
+}
+
+// ReplicaReads is about reads that a request or an app lets replicas answer (?read=replica). See deploy/operate.md.
+type ReplicaReads struct {
+	// Let replicas answer such reads. false: primaries do, and say so in Gateway-Served-By; no replica is asked for anything.
+	Enabled bool `yaml:"enabled"`
+	// How old what a replica holds may be, in ms, where neither the request nor the app says it: 2,000 to 60,000. 5,000, so that a replica that is well goes on if one of the looks that nodes get each second fails.
+	MaxStalenessMS int `yaml:"max_staleness_ms"`
 }
 
 // Retries is how often the gateway tries again, inside the request's deadline. Writes are repeated only when Redis
@@ -438,6 +447,7 @@ func defaultConfig() Config {
 		Coalesce:   Coalesce{MaxBatch: 256, MaxQueued: 4096},
 		Batch:      Batch{Chunk: 100, ParallelPerRequest: 4, ParallelPerNode: 8, MaxKeys: 5000},
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
+		Replicas:   ReplicaReads{Enabled: true, MaxStalenessMS: 5000},
 		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Overload:   Overload{Enabled: true, ShardInitial: 1024, ShardMin: 8, ShardMax: 4096, GatewayInitial: 1024, GatewayMin: 64, GatewayMax: 16_384},

@@ -56,6 +56,7 @@ var numberBounds = map[string]bounds{
 	"durability.replicas":              {0, 100},
 	"durability.replica_wait_ms":       {1, oneHourMS},
 	"durability.fsync_wait_ms":         {1, oneHourMS},
+	"replica_reads.max_staleness_ms":   {acl.LeastStalenessMS, acl.MostStalenessMS},
 	"ratelimits.timeout_ms":            {1, oneHourMS},
 	"ratelimits.gateways":              {0, 10_000},
 	"ratelimits.blocked_ms":            {0, 10_000},

@@ -157,6 +157,7 @@ func openStore(cfg Config, clusters map[string]store.ClusterConfig, secret acl.S
 			ReplicaWait: milliseconds(cfg.Durability.ReplicaWaitMS),
 			FsyncWait:   milliseconds(cfg.Durability.FsyncWaitMS),
 		},
+		Replicas: store.ReplicaReadsConfig{Off: !cfg.Replicas.Enabled, Within: milliseconds(cfg.Replicas.MaxStalenessMS)},
 		Batch: store.BatchConfig{
 			Chunk: cfg.Batch.Chunk, PerRequest: cfg.Batch.ParallelPerRequest, PerNode: cfg.Batch.ParallelPerNode,
 		},

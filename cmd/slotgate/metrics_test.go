@@ -226,6 +226,12 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 	if n := value(g.scrape(t, ""), "slotgate_ratelimit_takes_total", "app=free limit=api result=cached"); n != 1 {
 		t.Errorf("%v refusals were repeated without Redis", n)
 	}
+	eventually(t, func() bool {
+		return call(t, "PUT", g.api+"/v1/strings/k", free, `{"value":"v"}`).StatusCode == 200
+	})
+	eventually(t, func() bool {
+		return strings.HasPrefix(call(t, "GET", g.api+"/v1/strings/k?read=replica", free, "").Header.Get("Gateway-Served-By"), "replica")
+	})
 	get := func() int { return call(t, "GET", g.api+"/v1/strings/moved%7Bshop:a0%7D", free, "").StatusCode }
 	eventually(t, func() bool { return get() == 404 })
 	replica.Kill()

@@ -172,6 +172,11 @@ def map_case(ctx, case):
         for part in (query, body, *items):
             if "expires_at" in part:
                 part["expires_at"] = (now + datetime.timedelta(days=1)).isoformat() + "Z"
+    if "max_staleness_ms" in query:  # which is for reads from replicas
+        query["read"] = "replica"
+    if query.get("read") == "replica" and ("ttl_ms" in query or "expires_at" in query):  # a read that writes
+        query.pop("max_staleness_ms", None)
+        query["read"] = "primary"
     correct_headers(case)
     name_write(case)
     return case

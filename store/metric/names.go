@@ -78,6 +78,23 @@ var (
 	BatchItems          = define("slotgate_batch_items_total", Counter, "Items of mget, mset, mdelete and mexists: ok, or the code of what became of them.", "cluster", "result")
 )
 
+// Reads whose caller lets replicas answer (read=replica): who is chosen, and what is known of whom. Nodes beyond 500 of a cluster are left out.
+var (
+	ReplicaReads = define("slotgate_replica_reads_total", Counter, "Reads with read=replica, of a batch each item: answered by a replica or by the primary; or by the primary in the ordinary way, because no replica may be asked (unknown), those asked did not answer or the slot has moved (failed), one has no such key (absent), or one had less than was known of it (doubted).", "cluster", "result")
+
+	ReadNodeState     = readNodeMetric("state", Gauge, "How a node is that reads with read=replica may go to: 0 healthy, 1 degraded, 2 ejected.")
+	ReadNodeWeight    = readNodeMetric("weight", Gauge, "Weight of the node among those of its shard, from 0.1 to 1, and 0 while it is ejected; a primary counts for half.")
+	ReadNodePicks     = readNodeMetric("picks_total", Counter, "Reads, or chunks of a batch, that the node was chosen for. Its share is its rate beside the others'.")
+	ReadNodeEjections = readNodeMetric("ejections_total", Counter, "Times that the node was ejected.")
+	ReadNodeInFlight  = readNodeMetric("in_flight", Gauge, "Reads, or chunks of a batch, that are under way to the node.")
+	ReadNodeLatency   = readNodeMetric("latency_seconds", Gauge, "What a read of one value takes at the node, as the choice goes by it; absent while it is not known.")
+	ReadNodeAge       = readNodeMetric("staleness_seconds", Gauge, "How old what the node holds may be, 0 of a primary; absent while it is not known. A read goes only to nodes below its max_staleness_ms.")
+)
+
+func readNodeMetric(name string, kind Kind, help string) Metric {
+	return define("slotgate_read_node_"+name, kind, help, "cluster", "node", "role")
+}
+
 // The limits that apps define for their own users (/v1/ratelimits).
 var (
 	RateLimitTakes    = define("slotgate_ratelimit_takes_total", Counter, "Takes of limits that apps define: allowed, denied, shadow_denied (would have been refused), cached (refused without asking Redis, which had just done so), replayed (a repetition with the same Idempotency-Key); and when Redis did not answer in time, fail_open, fail_closed, local and local_denied.", "app", "limit", "result")
