@@ -78,6 +78,18 @@ func withOutcome(err error, o Outcome) error {
 	return err
 }
 
+// NotDone is err as the error of an operation that it has kept from being sent at all: whatever became of what came before, the operation was
+// not applied.
+func NotDone(err error) error {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Outcome == NoOutcome {
+		return err
+	}
+	as := *e
+	as.Outcome = NotApplied
+	return &as
+}
+
 // Error is the text for logs; it contains the cause.
 func (e *Error) Error() string {
 	s := string(e.Code)

@@ -2,36 +2,29 @@
 //
 // It promises that a definition is stored once, beside the state it is about, that every gateway follows a change within Fresh, and that
 // a take never fails because Redis does: what is answered then is a part of the definition. Decisions are those of package ratelimit.
-//
-// It refuses to keep a definition nobody has asked for, and to guess one: a limit whose definition this gateway has never seen is an
-// error while its shard is down.
+// How definitions are stored and followed is the business of package definitions.
 package limits
 
 import (
-	"context"
 	"embed"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/definitions"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
 const (
-	// Fresh is how long a definition is believed without a question to Redis. The question costs one round trip per limit, gateway and
-	// second, and is answered with the version alone while nothing has changed.
-	Fresh = time.Second
+	// Fresh is how long a limit is believed without a question to Redis.
+	Fresh = definitions.Fresh
 	// MaxOverrides of one limit: all are loaded with it, at most 1.5 KB each.
 	MaxOverrides = 1000
 	// MaxBatch is how many takes one request may have.
 	MaxBatch = 100
-	// maxKnown is how many definitions a gateway keeps in mind, some KB each.
-	maxKnown = 10_000
 	// DefaultTimeout is how long a take waits for Redis. A limit in the way of a request must cost it less than the request itself does;
 	// Redis answers in a fraction of a millisecond.
 	DefaultTimeout = 5 * time.Millisecond
@@ -47,14 +40,9 @@ const (
 	commandReset  = "RATELIMIT|RESET"
 )
 
-// Runner runs a script on keys of one slot; *store.Store does.
-type Runner interface {
-	RunScript(ctx context.Context, id *acl.Identity, command string, script *store.Script, keys []string, argv ...any) ([]any, error)
-}
-
 // Config is what Limits need to know.
 type Config struct {
-	Redis    Runner
+	Redis    definitions.Runner
 	Decide   *ratelimit.Limiter
 	Timeout  time.Duration            // for one take, and before it for a change of its definition once in Fresh; 0 = DefaultTimeout
 	Gateways func(cluster string) int // how many share the limits of a cluster, for on_error: local; it shall know before the cluster fails; nil = 1
@@ -67,14 +55,10 @@ type Config struct {
 // Limits are the rate limits of all apps. They are safe for concurrent use.
 type Limits struct {
 	Config
+	defined *definitions.Definitions[Defined]
 	local   *ratelimit.Memory
 	blocked *blocked
 	metrics *metrics
-	asking  singleflight.Group
-
-	mu        sync.Mutex
-	known     map[string]*known      // by cluster, namespace and name
-	questions map[string][]*question // that are under way, by the same
 }
 
 // New makes Limits that know nothing yet.
@@ -91,21 +75,31 @@ func New(cfg Config) *Limits {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	return &Limits{
-		Config: cfg, known: map[string]*known{}, questions: map[string][]*question{}, local: ratelimit.NewMemory(),
-		blocked: newBlocked(min(cfg.Blocked, MostBlocked)), metrics: newMetrics(cfg.Registry),
+	l := &Limits{
+		Config: cfg, local: ratelimit.NewMemory(), blocked: newBlocked(min(cfg.Blocked, MostBlocked)), metrics: newMetrics(cfg.Registry),
 	}
+	l.defined = definitions.New(definitions.Config[Defined]{
+		Kind: definitions.Kind[Defined]{
+			What: "rate limit", None: store.CodeLimitNotFound, Command: commandDefine, Hash: definitionKey, Read: read,
+			Asking: func(now time.Time) {
+				l.local.Forget(now) // here, as it is done once in Fresh for each limit in use
+				l.blocked.forget(now)
+			},
+			Answered: func(id *acl.Identity, d *Defined) {
+				if d.OnError == ratelimit.Local {
+					l.Gateways(id.App.Cluster) // who counts them begins with the first question, and cannot when the cluster has failed
+				}
+			},
+		},
+		Redis: cfg.Redis, Wait: cfg.Timeout, Now: cfg.Now, Log: cfg.Log,
+	})
+	return l
 }
 
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-var (
-	scriptLoad     = loadScript("load")
-	scriptDefine   = loadScript("define")
-	scriptDelete   = loadScript("delete")
-	scriptOverride = loadScript("override")
-)
+var scriptOverride = loadScript("override")
 
 func loadScript(name string) *store.Script {
 	text, err := scriptFiles.ReadFile("scripts/" + name + ".lua")

@@ -3,7 +3,6 @@ package limits
 import (
 	"errors"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,16 +33,13 @@ type metrics struct {
 	takes    *prometheus.CounterVec // app, limit, result
 	near     *prometheus.CounterVec // app, limit
 	duration map[string]*metric.Histogram
-
-	mu     sync.Mutex
-	apps   map[string]map[string]bool // the limits with a label, by app with a label
-	limits int
+	names    *metric.Named
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		takes: metric.RateLimitTakes.NewCounterVec(), near: metric.RateLimitNear.NewCounterVec(),
-		duration: map[string]*metric.Histogram{}, apps: map[string]map[string]bool{},
+		duration: map[string]*metric.Histogram{}, names: metric.NewNamed(metric.MaxLimits, metric.MaxLimitsOfApp),
 	}
 	durations := metric.RateLimitDuration.NewDurations()
 	for _, result := range results {
@@ -61,7 +57,7 @@ func (m *metrics) took(id *acl.Identity, lim ratelimit.Limit, v Verdict, err err
 	if result == "" {
 		return
 	}
-	app, name := m.labels(id.App.ID, lim.Name)
+	app, name := m.names.Labels(id.App.ID, lim.Name)
 	m.takes.WithLabelValues(app, name, result).Inc()
 	m.duration[result].Observe(took.Seconds())
 	if result == resultAllowed && near(lim.Definition.RulesFor(lim.Override, time.Now()), v.Rules) {
@@ -108,26 +104,4 @@ func near(rules []ratelimit.Rule, left []ratelimit.RuleResult) bool {
 		}
 		return r.Remaining <= whole/5
 	})
-}
-
-// labels are the values of the labels, bounded in number.
-func (m *metrics) labels(app, limit string) (appLabel, limitLabel string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	known := m.apps[app]
-	if known == nil {
-		if len(m.apps) >= metric.MaxApps {
-			return metric.Other, metric.Other
-		}
-		known = map[string]bool{}
-		m.apps[app] = known
-	}
-	if !known[limit] {
-		if len(known) >= metric.MaxLimitsOfApp || m.limits >= metric.MaxLimits {
-			return metric.Label(app), metric.Other
-		}
-		known[limit] = true
-		m.limits++
-	}
-	return metric.Label(app), limit
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/definitions"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
@@ -42,8 +43,8 @@ func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject s
 	if err := mayOverride(id, name, subject); err != nil {
 		return "", err
 	}
-	for try := range editTries {
-		d, err := l.load(ctx, id, commandDefine, name, nil)
+	for try := range definitions.Tries {
+		d, err := l.defined.Load(ctx, id, commandDefine, name)
 		if err != nil {
 			return "", err
 		}
@@ -61,7 +62,7 @@ func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject s
 		over := d.over(l.Now())
 		switch { // what has expired goes, unless somebody has renewed it meanwhile
 		case want != "any" || len(over) == 0:
-		case try < editTries-1:
+		case try < definitions.Tries-1:
 			want = version(d)
 		default:
 			over = nil // an override without a condition shall not fail because of others
@@ -71,7 +72,7 @@ func (l *Limits) Override(ctx context.Context, id *acl.Identity, name, subject s
 			return store.ETag(text), err
 		}
 	}
-	return "", errContended()
+	return "", l.defined.Contended()
 }
 
 // over are the fields of the overrides that have expired.
@@ -89,10 +90,10 @@ func (l *Limits) DeleteOverride(ctx context.Context, id *acl.Identity, name, sub
 	if err := mayOverride(id, name, subject); err != nil {
 		return err
 	}
-	for range editTries {
+	for range definitions.Tries {
 		want := "any"
 		if cond.IfMatch != nil {
-			d, err := l.load(ctx, id, commandDefine, name, nil)
+			d, err := l.defined.Load(ctx, id, commandDefine, name)
 			if err != nil {
 				return err
 			}
@@ -104,14 +105,11 @@ func (l *Limits) DeleteOverride(ctx context.Context, id *acl.Identity, name, sub
 			return err
 		}
 	}
-	return errContended()
+	return l.defined.Contended()
 }
 
 func mayOverride(id *acl.Identity, name, subject string) error {
-	if err := store.Allow(id, commandDefine); err != nil {
-		return err
-	}
-	if err := ratelimit.CheckName(name); err != nil {
+	if err := may(id, commandDefine, name); err != nil {
 		return err
 	}
 	if err := ratelimit.CheckSubject("path:subject", subject); err != nil {
@@ -129,7 +127,7 @@ func (l *Limits) expectedOverride(d *Defined, subject string, cond store.Conditi
 	o, ok := d.Overrides[subject]
 	switch {
 	case ok && !o.Over(l.Now()):
-		return version(d), met(cond, o.ETag)
+		return version(d), definitions.Met(cond, o.ETag)
 	case cond.IfNoneMatch:
 		return version(d), nil
 	}
@@ -142,10 +140,10 @@ func (l *Limits) override(ctx context.Context, id *acl.Identity, name string, ar
 	if err != nil {
 		return false, err
 	}
-	l.forget(cacheKey(id, name))
-	switch status(reply) {
+	l.defined.Forget(id, name)
+	switch definitions.Status(reply) {
 	case 0:
-		return false, errNone()
+		return false, store.NewError(store.CodeLimitNotFound, "there is no such rate limit")
 	case 1:
 		return true, nil
 	case 2:

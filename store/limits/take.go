@@ -12,6 +12,7 @@ import (
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/acl/alive"
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/definitions"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
@@ -64,7 +65,7 @@ func (l *Limits) take(ctx context.Context, id *acl.Identity, lim limit, r *ratel
 	defer cancel()
 	res, replayed, err := l.Decide.Take(asking, id, lim.Limit, r, once)
 	switch {
-	case unanswered(err):
+	case definitions.Unanswered(err):
 		res, err = l.unasked(id, lim, r, err)
 	case err == nil && !replayed:
 		l.blocked.keep(asked, l.Now(), lim, r, res)
@@ -119,11 +120,11 @@ func (l *Limits) limitFor(ctx context.Context, id *acl.Identity, command, name s
 	if err := ratelimit.CheckName(name); err != nil {
 		return limit{}, err
 	}
-	d, err := l.lookup(ctx, id, command, name)
+	d, err := l.defined.Lookup(ctx, id, command, name)
 	if err != nil {
 		return limit{}, err
 	}
-	lim := limit{Limit: ratelimit.Limit{Name: name, Definition: &d.Definition}, key: cacheKey(id, name), version: d.Version}
+	lim := limit{Limit: ratelimit.Limit{Name: name, Definition: &d.Definition}, key: definitions.CacheKey(id, name), version: d.Version}
 	if o, ok := d.Overrides[r.Subject]; ok {
 		lim.Override = &o.Override
 	}

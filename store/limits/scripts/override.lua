@@ -1,4 +1,4 @@
--- Sets or removes an override. KEYS: 1 the hash of the limit, see load.lua. ARGV: 1 the field, 2 the override or '' to remove it, 3 the
+-- Sets or removes an override. KEYS: 1 the hash of the limit, see load.lua of package definitions. ARGV: 1 the field, 2 the override or '' to remove it, 3 the
 -- most overrides, 4 'any' or the version that must be there, 5... fields of overrides that have expired and go.
 -- Returns {0} if there is no such limit, {2} if there are too many, {3} if there is another version, {1} when it is done.
 local version = redis.call('HGET', KEYS[1], 'v')
