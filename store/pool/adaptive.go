@@ -61,6 +61,15 @@ func (a *Adaptive) validate(f *faults.List) {
 	whole("baseline_ms", &a.BaselineMS, 0, 0, hourMS)
 }
 
+// settings are those that d has of adaptive. Of another policy they are the usual ones: what is reported now counts when it becomes adaptive.
+func (d *Definition) settings() *Adaptive {
+	a := d.Adaptive
+	if a == (Adaptive{}) {
+		a.validate(new(faults.List))
+	}
+	return &a
+}
+
 // append packs the settings as health.lua has them.
 func (a *Adaptive) append(b []byte) []byte {
 	for _, x := range [...]float64{
@@ -104,21 +113,32 @@ func ValidateReports(at string, list []Report) error {
 		return f.Problem()
 	}
 	for i := range list {
-		r, here := &list[i], fmt.Sprintf("%s/%d", at, i)
-		checkMember(&f, here+"/member", r.Member)
-		if r.Outcome == "" {
-			f.Add(here+"/outcome", "is missing; use success, failure or timeout")
-		} else {
-			faults.Choose(&f, here+"/outcome", &r.Outcome, experiences...)
-		}
-		if !(r.LatencyMS >= 0 && r.LatencyMS <= 24*hourMS) {
-			f.Add(here+"/latency_ms", "is %g; give 0 to %d", r.LatencyMS, 24*hourMS)
-		}
-		if r.Saturation != nil && !(*r.Saturation >= 0 && *r.Saturation <= 1) {
-			f.Add(here+"/saturation", "is %g; give 0 to 1", *r.Saturation)
-		}
+		here := fmt.Sprintf("%s/%d", at, i)
+		checkMember(&f, here+"/member", list[i].Member)
+		list[i].validate(&f, here)
 	}
 	return f.Problem()
+}
+
+// ValidateUse finds every fault of a report that names no member yet. Error: validation_failed.
+func (r *Report) ValidateUse() error {
+	var f faults.List
+	r.validate(&f, "")
+	return f.Problem()
+}
+
+func (r *Report) validate(f *faults.List, at string) {
+	if r.Outcome == "" {
+		f.Add(at+"/outcome", "is missing; use success, failure or timeout")
+	} else {
+		faults.Choose(f, at+"/outcome", &r.Outcome, experiences...)
+	}
+	if !(r.LatencyMS >= 0 && r.LatencyMS <= 24*hourMS) {
+		f.Add(at+"/latency_ms", "is %g; give 0 to %d", r.LatencyMS, 24*hourMS)
+	}
+	if r.Saturation != nil && !(*r.Saturation >= 0 && *r.Saturation <= 1) {
+		f.Add(at+"/saturation", "is %g; give 0 to 1", *r.Saturation)
+	}
 }
 
 // Condition is the state of a member's health.
@@ -141,10 +161,11 @@ type Health struct {
 	Factor    float64   `json:"factor"`     // by which its weight counts, Floor to 1
 	LatencyMS float64   `json:"latency_ms"` // with five samples at the baseline supposed
 	Changed   bool      `json:"changed"`    // it has another condition since this report
+	Ejections int64     `json:"ejections"`  // how often a trial failed since it was healthy: its next ejection is 2^n times as long
 }
 
 // Report takes reports, in their order and at one time, and returns the health after each. Those on members that have left change nothing.
-// Errors: validation_failed, forbidden, or an outcome.
+// Errors: validation_failed, ErrNoPool, forbidden, or an outcome.
 func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []Report) ([]Health, error) {
 	if err := ValidateReports("/reports", list); err != nil {
 		return nil, err
@@ -177,7 +198,7 @@ func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []
 	return all, whole(&q)
 }
 
-// Health is that of all eligible members, in the order of the ring. Errors: forbidden, or an outcome.
+// Health is that of all eligible members, in the order of the ring. Errors: ErrNoPool, forbidden, or an outcome.
 func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []Health, err error) {
 	text, err := p.report(ctx, id, pool, CommandShow)
 	if err != nil {
@@ -194,12 +215,8 @@ func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []
 
 func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command string, reports ...any) (string, error) {
 	k := keysOf(id, pool.Name)
-	settings := pool.Definition.Adaptive
-	if settings == (Adaptive{}) { // of another policy: what is reported now counts when it becomes adaptive
-		settings.validate(new(faults.List))
-	}
-	b := settings.append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
-	values, err := p.Redis.RunScript(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums()}, append([]any{b}, reports...)...)
+	b := pool.Definition.settings().append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
+	values, err := p.run(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums(), k.state()}, append([]any{b}, reports...)...)
 	if err != nil {
 		return "", err
 	}
@@ -212,6 +229,7 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command
 
 func readHealth(p *packed.Reader) (h Health) {
 	h.Condition, h.Factor, h.LatencyMS, h.Changed = conditions[p.Number()&3], p.Fraction(), p.Fraction(), p.Number() == 1
+	h.Ejections = p.Number()
 	return h
 }
 

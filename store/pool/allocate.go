@@ -51,9 +51,10 @@ func (r *Request) Validate(d *Definition) error {
 // Allocated is one choice.
 type Allocated struct {
 	Member      string
-	Allocations int64 // of the member so far, this one counted
-	Lease       *Held // nil = none
-	Mode        Mode  // of adaptive
+	Meta        string // a JSON object; "" = it has none
+	Allocations int64  // of the member so far, this one counted
+	Lease       *Held  // nil = none
+	Mode        Mode   // of adaptive
 }
 
 // Mode is how adaptive has come to its choice.
@@ -100,11 +101,15 @@ type Result struct {
 	RetryAfterMS int64
 }
 
-// coolRounds is how often those who have cooled are brought back for one allocation, 100 members each time.
-const coolRounds = 1 + 2*MaxMembers/100
+const (
+	// maxRounds is how often a choice is tried: when others have come back that had cooled, 100 members each time, or abandoned leases were ended.
+	maxRounds = 2 + 2*MaxMembers/100
+	// reapedAtOnce is how many of these one ends, or a caller would wait for the neglect of others.
+	reapedAtOnce = 32
+)
 
 // Allocate chooses members. With i.Key set, a repetition has the answer of the first time that there was one; that there is nobody is
-// not kept. replayed says so. Errors: those of Request.Validate, forbidden, idempotency_mismatch, corrupt_value, or an outcome.
+// not kept. replayed says so. Errors: those of Request.Validate, ErrNoPool, forbidden, idempotency_mismatch, corrupt_value, or an outcome.
 func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Request, i store.Idempotency) (res Result, replayed bool, err error) {
 	if err := r.Validate(pool.Definition); err != nil {
 		return res, false, err
@@ -118,12 +123,13 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 	if r.Sticky != "" {
 		names = append(names, k.sticky(r.Sticky))
 	}
-	names, argv := p.keep(k, i, names, []any{p.arguments(c, r)})
+	args := p.arguments(c, r)
+	names, argv := p.keep(k, i, names, []any{args})
 	if i.Key != "" {
 		argv = append(argv, c.shape())
 	}
-	for range coolRounds {
-		values, err := p.Redis.RunScript(ctx, id, CommandAllocate, c.script, names, argv...)
+	for range maxRounds {
+		values, err := p.run(ctx, id, CommandAllocate, c.script, names, argv...)
 		if err != nil {
 			return res, false, err
 		}
@@ -131,14 +137,22 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 		if err != nil {
 			return res, false, err
 		}
-		if a.status == statusCooled {
-			if err := p.cooled(ctx, id, k, pool.Definition); err != nil {
-				return res, false, err
+		switch a.status {
+		case statusCooled:
+			err = p.cooled(ctx, id, k, pool.Definition)
+		case statusExpired:
+			var reaped Reaped
+			if reaped, err = p.reap(ctx, id, pool, CommandAllocate, reapedAtOnce); err == nil {
+				p.Reaped(id, pool.Name, reaped)
 			}
-			continue
+			_ = packed.Append(args[:onwardAt], 1) // in place
+		default:
+			res, err = c.result(a)
+			return res, a.replayed, err
 		}
-		res, err = c.result(a)
-		return res, a.replayed, err
+		if err != nil {
+			return res, false, store.NotDone(err)
+		}
 	}
 	return res, false, store.NewError(store.CodeBackendError, "members that have cooled do not come back")
 }
@@ -173,7 +187,7 @@ func choiceOf(d *Definition, r *Request) choice {
 	case WeightedRandom:
 		c.script, c.more, c.drawn = scriptRandom, keys.summed, true
 	case AdaptivePolicy:
-		c.script, c.more, c.drawn, c.adapts = scriptAdaptive, keys.known, true, &d.Adaptive
+		c.script, c.more, c.drawn, c.adapts, c.most = scriptAdaptive, keys.known, true, &d.Adaptive, d.Lease.MaxPerMember
 	case LeastInflight:
 		c.script, c.most = scriptLeastInflight, d.Lease.MaxPerMember
 		if c.micros == 0 {
@@ -195,15 +209,18 @@ func (c *choice) keys(k keys) []string {
 	if c.micros > 0 {
 		names = append(names, k.held()...)
 	}
-	return names
+	return append(names, k.members())
 }
+
+// onwardAt is where arguments say whether to go on though leases have expired.
+const onwardAt = 6 * 8
 
 const sizeOfID = 22 // 128 bits in base64
 
 // arguments are ARGV[1] of the script.
 func (p *Pools) arguments(c choice, r *Request) []byte {
-	b := make([]byte, 0, 8*6+c.count*(8+sizeOfID))
-	b = packed.Append(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)), c.sticky)
+	b := make([]byte, 0, 8*7+c.count*(8+sizeOfID))
+	b = packed.Append(b, p.Clock(), int64(c.count), c.micros, c.most, int64(len(r.Exclude)), c.sticky, 0)
 	for _, m := range r.Exclude {
 		b = packed.AppendText(b, m)
 	}
@@ -254,6 +271,9 @@ func (c *choice) result(a answer) (res Result, err error) {
 	return parse(shape[0], a)
 }
 
+// metaUnit is by how much the length of meta counts more than that of a member, with which it is in one number.
+const metaUnit = 512
+
 func parse(shape byte, a answer) (res Result, err error) {
 	if a.status < 0 {
 		if int(-a.status) > len(reasons) {
@@ -266,7 +286,11 @@ func parse(shape byte, a answer) (res Result, err error) {
 		if shape&leased != 0 {
 			m.Lease = &Held{Fence: q.Number(), ExpiresAtMS: q.Number() / 1000, ID: q.Bytes(sizeOfID)}
 		}
-		m.Member = q.Text()
+		sizes := q.Number()
+		m.Member = q.Bytes(sizes % metaUnit)
+		if sizes >= metaUnit {
+			m.Meta = q.Bytes(sizes / metaUnit)
+		}
 		if shape&moded != 0 {
 			m.Mode = modes[q.Number()&3]
 		}

@@ -96,6 +96,9 @@ func TestServerTime(t *testing.T) {
 // fill gives a pool n members of different weights.
 func fill(ctx context.Context, t *testing.T, c *redis.ClusterClient, p *Pools, k keys, n int) {
 	t.Helper()
+	if err := c.Set(ctx, k.state(), Blank, 0).Err(); err != nil {
+		t.Fatal(err)
+	}
 	for from := 0; from < n; from += chunk {
 		var b []byte
 		for i := from; i < min(n, from+chunk); i++ {

@@ -14,6 +14,8 @@ const (
 	DefaultLeaseMS = 30_000
 	MaxPerMember   = 1_000_000
 	MaxStickyMS    = 30 * 24 * hourMS
+	// DefaultPerMember is MaxPerMember of adaptive: so many callers at most have taken a member before the first of them can report that it is dead.
+	DefaultPerMember = 8
 )
 
 // Policy is how a pool chooses.
@@ -60,9 +62,21 @@ type Lease struct {
 	DefaultMS int64 `json:"default_ms,omitempty"` // of an allocation by least_inflight that names none; 0 = 30 s
 	// MaxMS is how long one may last, renewals counted, up to 12 h; 0 = 12 h.
 	MaxMS int64 `json:"max_ms,omitempty"`
-	// MaxPerMember, of least_inflight, is how many leases a member has at most, up to 1,000,000; 0 = any number.
+	// MaxPerMember is how many leases a member has at most, up to 1,000,000; 0 = of least_inflight any number, of adaptive 8. Allocations without a
+	// lease are not counted. Other policies have none.
 	MaxPerMember int64 `json:"max_per_member,omitempty"`
+	// Abandoned, of adaptive, is what a lease says of its member that expires before it is completed.
+	Abandoned Abandoned `json:"abandoned,omitempty"`
 }
+
+// Abandoned is what is made of abandoned leases.
+type Abandoned string
+
+// The ways.
+const (
+	Ignores Abandoned = "ignore"  // nothing: as often as the member it is the worker that has died; the default
+	Fails   Abandoned = "failure" // as a report of a failure
+)
 
 // Definition is a pool without its members. Empty fields have the default named above; it is used after Validate.
 type Definition struct {
@@ -123,7 +137,16 @@ func (l *Lease) validate(f *faults.List, p Policy) {
 	}
 	f.Between("/lease/default_ms", l.DefaultMS, 1, min(max(l.MaxMS, 1), MaxLeaseMS))
 	f.Between("/lease/max_per_member", l.MaxPerMember, 0, MaxPerMember)
-	if p != LeastInflight {
-		f.Only("/lease/max_per_member", l.MaxPerMember != 0, string(LeastInflight))
+	switch p {
+	case AdaptivePolicy:
+		if l.MaxPerMember == 0 {
+			l.MaxPerMember = DefaultPerMember
+		}
+		faults.Choose(f, "/lease/abandoned", &l.Abandoned, Ignores, Fails)
+		return
+	case LeastInflight:
+	default:
+		f.Only("/lease/max_per_member", l.MaxPerMember != 0, "least_inflight and adaptive")
 	}
+	f.Only("/lease/abandoned", l.Abandoned != "", string(AdaptivePolicy))
 }

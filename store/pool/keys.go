@@ -3,6 +3,7 @@ package pool
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"strings"
 
 	"github.com/slotgate/slotgate/acl"
 )
@@ -11,13 +12,16 @@ import (
 // a purge of the app finds them, only the gateway makes: neither a namespace nor a name can hold a brace or a slash. Members are never part
 // of a key, so they may have any bytes. A member is eligible if it is available and does not cool.
 //
-//	:st     string, eight doubles: when the first member has cooled, or 0; position that round robin has served last; place and level of
-//	        the classic variant; last fence; when the first lease may have expired, or 0; leases abandoned; last position given
+//	:d      hash, the definition, see package definitions
+//	:st     string, nine doubles: when the first member has cooled, or 0; position that round robin has served last; place and level of
+//	        the classic variant; last fence; when the first lease may have expired, or 0; leases abandoned; last position given; 1 if a
+//	        member has had meta. It is there as long as the definition is: where it is missing, scripts write nothing
 //	:m      hash, member -> doubles weight, position, 1 if available; then its meta
 //	:cnt    sorted set of the eligible by allocations
 //	:ring   sorted set of the eligible by position
 //	:w      string, for each of the ring two doubles: weight, and what the smooth variant has to its credit
 //	:off    sorted set of the others by allocations, also of members that were removed
+//	:gone   sorted set of the removed that are in off, by the time in us of that: the last MaxHistory
 //	:cool   sorted set of members by the time in us when they have cooled
 //	:inf    sorted set of the eligible by leases
 //	:ioff   hash, leases of the others
@@ -29,6 +33,16 @@ import (
 //	:i:<h>  what an Idempotency-Key remembers
 type keys string
 
+// Blank is the state of a pool that was just defined.
+var Blank = strings.Repeat("\x00", 9*8)
+
+// DefinitionKey is where the definition of a pool is kept.
+func DefinitionKey(id *acl.Identity, name string) string { return string(keysOf(id, name)) + "d" }
+
+// Keys are the others that end with a pool; the first of them begins with it, as Blank. What sticky keys have and Idempotency-Keys remember
+// stays until it expires.
+func Keys(id *acl.Identity, name string) []string { return keysOf(id, name).all() }
+
 func keysOf(id *acl.Identity, name string) keys {
 	return keys("slotgate:p:{" + id.App.Namespace + "/" + name + "}:")
 }
@@ -39,6 +53,7 @@ func (k keys) counts() string       { return string(k) + "cnt" }
 func (k keys) ring() string         { return string(k) + "ring" }
 func (k keys) weights() string      { return string(k) + "w" }
 func (k keys) off() string          { return string(k) + "off" }
+func (k keys) gone() string         { return string(k) + "gone" }
 func (k keys) cooling() string      { return string(k) + "cool" }
 func (k keys) inflight() string     { return string(k) + "inf" }
 func (k keys) heldOff() string      { return string(k) + "ioff" }
@@ -63,8 +78,7 @@ func (k keys) record(idempotency string) string {
 // all but what sticky keys have and the records, which expire.
 func (k keys) all() []string {
 	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(),
-		k.expiries(), k.leases(), k.health(),
-		k.sums(), k.adaptiveSums()}
+		k.expiries(), k.leases(), k.health(), k.sums(), k.adaptiveSums(), k.gone()}
 }
 
 // held are the keys of leases, in the order of the scripts.

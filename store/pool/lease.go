@@ -14,7 +14,7 @@ import (
 
 // What Renew and Complete say of a lease that the caller does not hold.
 var (
-	// ErrNoLease: there is none with this id. It was completed, or it expired and its member was given to others, or the pool was removed.
+	// ErrNoLease: there is none with this id. It was completed, or it expired and its member was given to others.
 	ErrNoLease = errors.New("pool: there is no such lease")
 	// ErrOtherFence: the lease has another fence, so the caller mistakes it for one of its own.
 	ErrOtherFence = errors.New("pool: the lease has another fence")
@@ -45,8 +45,8 @@ type Kept struct {
 	Late        bool  // it had expired when it was completed
 }
 
-// Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began. Errors: validation_failed, ErrNoLease,
-// ErrOtherFence, ErrLost, forbidden, or an outcome.
+// Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began. Errors: validation_failed, ErrNoPool,
+// ErrNoLease, ErrOtherFence, ErrLost, forbidden, or an outcome.
 func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim, leaseMS int64) (Kept, error) {
 	var f faults.List
 	c.validate(&f)
@@ -59,8 +59,8 @@ func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim,
 }
 
 // Complete ends a lease: its member has one less. It does so once, a second time there is none. With i.Key set, a repetition has the answer
-// of the first time, and replayed says so. Errors: validation_failed, ErrNoLease, ErrOtherFence, idempotency_mismatch, forbidden, or an
-// outcome.
+// of the first time, and replayed says so. Errors: validation_failed, ErrNoPool, ErrNoLease, ErrOtherFence, idempotency_mismatch,
+// forbidden, or an outcome.
 func (p *Pools) Complete(ctx context.Context, id *acl.Identity, pool Pool, c Claim, i store.Idempotency) (kept Kept, replayed bool, err error) {
 	var f faults.List
 	if c.validate(&f); len(f) > 0 {
@@ -74,7 +74,7 @@ func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim
 	k := keysOf(id, pool.Name)
 	b := packed.Append(make([]byte, 0, 4*8+sizeOfID), p.Clock(), micros, pool.Definition.Lease.MaxMS*1000, c.Fence)
 	names, argv := p.keep(k, i, append(k.held(), k.state()), []any{append(b, c.ID...)})
-	values, err := p.Redis.RunScript(ctx, id, CommandLease, scriptLease, names, argv...)
+	values, err := p.run(ctx, id, CommandLease, scriptLease, names, argv...)
 	if err != nil {
 		return kept, false, err
 	}
@@ -99,4 +99,43 @@ func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim
 		return Kept{}, false, badReply()
 	}
 	return kept, a.replayed, nil
+}
+
+// Reaped is what became of leases that had expired.
+type Reaped struct {
+	Abandoned int64 // leases that were ended
+	Held      int64 // leases that are out still
+	Ejected   int64 // members that were ejected because of the abandoned ones
+}
+
+// MaxReaped is how many leases one call of Reap ends: some 2 ms of Redis.
+const MaxReaped = 200
+
+// Reap ends up to most leases that have expired, 1 to MaxReaped, by the clock of Redis. Allocations do so too, as far as they need it.
+// Errors: ErrNoPool, forbidden, or an outcome.
+func (p *Pools) Reap(ctx context.Context, id *acl.Identity, pool Pool, most int) (Reaped, error) {
+	return p.reap(ctx, id, pool, CommandLease, min(max(most, 1), MaxReaped))
+}
+
+func (p *Pools) reap(ctx context.Context, id *acl.Identity, pool Pool, command string, most int) (r Reaped, err error) {
+	k, d := keysOf(id, pool.Name), pool.Definition
+	names := []string{k.state(), k.inflight(), k.expiries(), k.leases(), k.heldOff()}
+	if d.Policy == AdaptivePolicy && d.Lease.Abandoned == Fails {
+		names = append(names, k.ring(), k.health(), k.adaptiveSums())
+	}
+	b := packed.Append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()), int64(most))
+	values, err := p.run(ctx, id, command, scriptReap, names, d.settings().append(b))
+	if err != nil {
+		return r, err
+	}
+	for i, n := range [...]*int64{&r.Abandoned, &r.Held, &r.Ejected} {
+		var ok bool
+		if i < len(values) {
+			*n, ok = values[i].(int64)
+		}
+		if !ok || *n < 0 {
+			return Reaped{}, badReply()
+		}
+	}
+	return r, nil
 }

@@ -52,7 +52,7 @@ func (b *bench) held() string {
 func TestNobodyCompletesALeaseOfAnotherApp(t *testing.T) {
 	b := newBench(t, inflight(2)).with("a", nil)
 	claims, _ := b.hold(1)
-	if _, _, err := b.Complete(testContext(t), newApp(t), b.pool, claims[0], keyed()); !errors.Is(err, pool.ErrNoLease) {
+	if _, _, err := b.Complete(testContext(t), newApp(t), b.pool, claims[0], keyed()); !errors.Is(err, pool.ErrNoPool) {
 		t.Errorf("completed: %v", err)
 	}
 	b.want("leases", b.held(), "a1")
@@ -232,4 +232,31 @@ func TestWorkersNeverHoldMoreThanTheLimit(t *testing.T) {
 		t.Errorf("%d were abandoned, want %d", o.Abandoned, dead)
 	}
 	b.want("at last", b.held(), "a1 b0 c0")
+}
+
+// A dead member shall not take one worker after the other before the first of them can say so.
+func TestAdaptiveLeasesAMemberUpToTheLimit(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 2}}).with("a b c", nil)
+	lease := pool.Request{LeaseMS: 10_000}
+	b.want("draws are 0", b.allocated(lease)+b.allocated(lease)+b.allocated(lease)+b.allocated(lease), "aabb")
+	b.want("without a lease", b.allocated(pool.Request{}), "a")
+	b.want("several at once", b.allocated(pool.Request{LeaseMS: 10_000, Count: 3}), "c c")
+	if res, _ := b.allocate(lease); res.Reason != pool.Saturated || res.RetryAfterMS != 10_000 {
+		t.Errorf("all have two: %+v", res)
+	}
+	if res, _ := b.allocate(pool.Request{LeaseMS: 1, Exclude: []string{"a", "b", "c"}}); res.Reason != pool.Excluded {
+		t.Errorf("all are excluded: %+v", res)
+	}
+	b.now += 10 * second
+	b.want("when they have expired", b.allocated(lease)+" "+b.held(), "a a1 b0 c0")
+
+	// Those that are ejected are no way out while the healthy are busy.
+	b = newBench(t, pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 1}}).with("a b c", nil)
+	for range 5 {
+		b.failure("c")
+	}
+	b.want("healthy", b.allocated(pool.Request{LeaseMS: 10_000, Count: 3}), "a b")
+
+	b = newBench(t, pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 1}}).with("a b", nil)
+	b.want("a sticky key", b.allocated(pool.Request{LeaseMS: 10_000, Sticky: "s"})+b.allocated(pool.Request{LeaseMS: 10_000, Sticky: "s"}), "ab")
 }

@@ -20,13 +20,13 @@ type Leased struct {
 	Expired     bool   `json:"expired"` // nobody has noticed yet
 }
 
-// Leases are up to MaxLeases that are out, in the order in which they expire. Errors: forbidden, or an outcome.
+// Leases are up to MaxLeases that are out, in the order in which they expire. Errors: ErrNoPool, forbidden, or an outcome.
 func (p *Pools) Leases(ctx context.Context, id *acl.Identity, name string) ([]Leased, error) {
 	if err := CheckName(name); err != nil {
 		return nil, err
 	}
 	k := keysOf(id, name)
-	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptLeases, []string{k.expiries(), k.leases()}, packed.Append(nil, p.Clock(), MaxLeases))
+	values, err := p.run(ctx, id, CommandShow, scriptLeases, []string{k.expiries(), k.leases(), k.state()}, packed.Append(nil, p.Clock(), MaxLeases))
 	if err != nil {
 		return nil, err
 	}

@@ -22,27 +22,16 @@ func testContext(t testing.TB) context.Context {
 	return ctx
 }
 
-// granted lets scripts of pools run by the permission of another row: the command table has none for pools yet.
-type granted struct{ *store.Store }
-
-func (g granted) RunScript(ctx context.Context, id *acl.Identity, command string, sc *store.Script, keys []string, argv ...any) ([]any, error) {
-	other := "RATELIMIT|TAKE"
-	if command == pool.CommandShow {
-		other = "RATELIMIT|SHOW"
-	}
-	return g.Store.RunScript(ctx, id, other, sc, keys, argv...)
-}
-
 // newStore makes a store on the shared cluster.
-func newStore(t testing.TB) granted {
+func newStore(t testing.TB) *store.Store {
 	t.Helper()
 	// A machine that compiles meanwhile looks like a node with too much to do; what is refused then is not what is tested here.
-	return granted{storetest.New(t, func(c *store.Config) { c.Overload.Off = true })}
+	return storetest.New(t, func(c *store.Config) { c.Overload.Off = true })
 }
 
 func newApp(t testing.TB) *acl.Identity {
 	t.Helper()
-	return storetest.App(t, "ratelimits:*")
+	return storetest.App(t, "pools:*")
 }
 
 // T0 is when tests begin, in us; second is one.
@@ -113,6 +102,22 @@ func (b *bench) define(d pool.Definition) {
 		b.t.Fatal(err)
 	}
 	b.pool.Definition = &d
+	b.run("return {redis.call('SETNX', KEYS[1], ARGV[1])}", pool.Blank)
+}
+
+// remove takes the pool away, as package pools does with its definition.
+func (b *bench) remove() {
+	b.t.Helper()
+	b.run("return {redis.call('UNLINK', unpack(KEYS))}")
+}
+
+// run runs a script on the keys of the pool.
+func (b *bench) run(script string, argv ...any) {
+	b.t.Helper()
+	_, err := b.Redis.RunScript(testContext(b.t), b.id, pool.CommandDefine, store.NewScript(script), pool.Keys(b.id, b.pool.Name), argv...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *bench) put(list ...pool.Member) []pool.Outcome {

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
@@ -16,7 +18,8 @@ const (
 	MaxMembers = 1000 // in one request; a pool has twice as many at most, so that one list can replace another
 	MaxMember  = 256  // bytes of its name
 	MaxWeight  = 1000
-	MaxMeta    = 1024    // bytes of JSON
+	MaxMeta    = 1024    // bytes of JSON without white space: a whole pool is read in 2 MB
+	MaxHistory = 1000    // removed members whose counts are kept; of more, those removed first are forgotten
 	MaxInitial = 1 << 50 // allocations: far from what a double no longer counts
 	// MaxCooldownMS is a day: who is away for longer is not available.
 	MaxCooldownMS = 86_400_000
@@ -31,7 +34,7 @@ type Member struct {
 	Available    *bool  `json:"available,omitempty"` // true for a new one
 	// CooldownMS takes it away for a time, 0 ends that.
 	CooldownMS *int64          `json:"cooldown_ms,omitempty"`
-	Meta       json.RawMessage `json:"meta,omitempty"` // up to 1 KiB of JSON, which goes with each allocation
+	Meta       json.RawMessage `json:"meta,omitempty"` // a JSON object of up to 1 KiB, which goes with each allocation; {} = none
 }
 
 // Outcome is what became of a change of a member.
@@ -81,10 +84,24 @@ func (m *Member) validate(f *faults.List, at string) {
 	optional(f, at+"/weight", m.Weight, MaxWeight)
 	optional(f, at+"/initial_count", m.InitialCount, MaxInitial)
 	optional(f, at+"/cooldown_ms", m.CooldownMS, MaxCooldownMS)
-	if len(m.Meta) > MaxMeta {
-		f.Add(at+"/meta", "has %d bytes; give %d at most", len(m.Meta), MaxMeta)
-	} else if m.Meta != nil && !json.Valid(m.Meta) {
-		f.Add(at+"/meta", "is not JSON")
+	m.validateMeta(f, at+"/meta")
+}
+
+// validateMeta takes the white space out, and makes nothing of an object that has nothing.
+func (m *Member) validateMeta(f *faults.List, pointer string) {
+	if len(m.Meta) == 0 {
+		return
+	}
+	v := jsontext.Value(bytes.Clone(m.Meta))
+	if !v.IsValid() || v.Kind() != '{' || v.Compact() != nil {
+		f.Add(pointer, "is not a JSON object")
+		return
+	}
+	if m.Meta = json.RawMessage(v); string(v) == "{}" {
+		m.Meta = json.RawMessage{}
+	}
+	if len(v) > MaxMeta {
+		f.Add(pointer, "has %d bytes without white space; give %d at most", len(v), MaxMeta)
 	}
 }
 
@@ -92,6 +109,13 @@ func optional(f *faults.List, pointer string, n *int64, most int64) {
 	if n != nil {
 		f.Between(pointer, *n, 0, most)
 	}
+}
+
+// CheckMember says whether a member can have this name; where is the place of it in the request. Error: validation_failed.
+func CheckMember(where, m string) error {
+	var f faults.List
+	checkMember(&f, where, m)
+	return f.Problem()
 }
 
 func checkMember(f *faults.List, pointer, m string) {
@@ -137,12 +161,21 @@ func (c *change) append(b []byte) []byte {
 	return append(b, c.Meta...)
 }
 
-// Put adds members and changes those that are there; each member is one atomic step. Errors: validation_failed, forbidden, or an outcome.
+// Put adds members and changes those that are there; each member is one atomic step. Errors: validation_failed, ErrNoPool, forbidden, or an
+// outcome.
 func (p *Pools) Put(ctx context.Context, id *acl.Identity, pool Pool, list []Member) ([]Outcome, error) {
 	if err := ValidateMembers("/members", list); err != nil {
 		return nil, err
 	}
 	return p.change(ctx, id, pool, changes(put, list))
+}
+
+// PutOne is Put of one member. Errors: as Put.
+func (p *Pools) PutOne(ctx context.Context, id *acl.Identity, pool Pool, m Member) (Outcome, error) {
+	if err := m.Validate(); err != nil {
+		return "", err
+	}
+	return p.one(ctx, id, pool, change{put, m})
 }
 
 // Patch changes a member that is there; otherwise the outcome is Absent. Errors: as Put.
@@ -153,7 +186,8 @@ func (p *Pools) Patch(ctx context.Context, id *acl.Identity, pool Pool, m Member
 	return p.one(ctx, id, pool, change{patch, m})
 }
 
-// TakeAway removes a member. Its count is kept for when it is added again, unless history is to be dropped; its leases go on. Errors: as Put.
+// TakeAway removes a member. Its count is kept for when it is added again, unless history is to be dropped or MaxHistory others have been removed
+// since; its leases go on. Errors: as Put.
 func (p *Pools) TakeAway(ctx context.Context, id *acl.Identity, pool Pool, member string, dropHistory bool) (Outcome, error) {
 	m := Member{Member: member}
 	if err := m.Validate(); err != nil {
@@ -196,7 +230,7 @@ func (p *Pools) change(ctx context.Context, id *acl.Identity, pool Pool, all []c
 		for i := range some {
 			b.Write(some[i].append(nil))
 		}
-		values, err := p.Redis.RunScript(ctx, id, CommandDefine, scriptMembers, k.membership(), p.restoring(pool.Definition), b.Bytes())
+		values, err := p.run(ctx, id, CommandDefine, scriptMembers, k.membership(), p.restoring(pool.Definition), b.Bytes())
 		if err != nil {
 			return results, err
 		}
@@ -216,14 +250,14 @@ func (p *Pools) change(ctx context.Context, id *acl.Identity, pool Pool, all []c
 
 // cooled brings those back that have cooled.
 func (p *Pools) cooled(ctx context.Context, id *acl.Identity, k keys, d *Definition) error {
-	_, err := p.Redis.RunScript(ctx, id, CommandAllocate, scriptMembers, k.membership(), p.restoring(d))
+	_, err := p.run(ctx, id, CommandAllocate, scriptMembers, k.membership(), p.restoring(d))
 	return err
 }
 
 // membership are the keys of the script that changes members.
 func (k keys) membership() []string {
 	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(), k.health(),
-		k.sums(), k.adaptiveSums()}
+		k.sums(), k.adaptiveSums(), k.gone()}
 }
 
 // restoring is ARGV[1] of that script.

@@ -206,3 +206,37 @@ func TestAMemberCools(t *testing.T) {
 		})
 	}
 }
+
+// The counts of members that were removed are kept, as many as there may be: those that were removed first are forgotten.
+func TestHistoryIsBounded(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.LeastUsed, Restore: pool.Keep})
+	all := make([]pool.Member, pool.MaxHistory)
+	for i := range all {
+		all[i] = pool.Member{Member: fmt.Sprint("m", i), InitialCount: ptr(int64(5))}
+	}
+	replace := func(list ...pool.Member) {
+		t.Helper()
+		b.now++
+		if _, err := b.PutAll(testContext(t), b.id, b.pool, list, pool.Bulk{Replace: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	replace(all...)
+	replace(pool.Member{Member: "last", InitialCount: ptr(int64(7))}) // in its place, so 1,000 have gone
+	replace(pool.Member{Member: "m0"})                                // has come back, and last goes
+	replace(pool.Member{Member: "z", InitialCount: ptr(int64(0))})    // m0 goes: 1,001 have, of which m1 was the first
+	b.put(pool.Member{Member: "m0"}, pool.Member{Member: "m1"}, pool.Member{Member: "m2"}, pool.Member{Member: "last"})
+	b.want("counts", b.counts(), "z0 m05 m10 m25 last7")
+}
+
+func TestCountsAreRebased(t *testing.T) {
+	b := newBench(t, pool.Definition{Policy: pool.LeastUsed, Restore: pool.Keep}).with("a9 b5 c7 d2", count)
+	b.available("c d", false)
+	for _, want := range []int64{5, 0} {
+		if least, err := b.Rebase(testContext(t), b.id, b.pool.Name); err != nil || least != want {
+			t.Errorf("taken: %d, %v, want %d", least, err, want)
+		}
+	}
+	b.want("counts", b.counts(), "a4 b0 c2 d0")
+	b.want("and then", b.picks(5), "b b b b a")
+}

@@ -17,7 +17,7 @@ const (
 	CommandAllocate = "POOL|ALLOCATE" // writes, as do the others
 	CommandLease    = "POOL|LEASE"    // renew and complete
 	CommandReport   = "POOL|REPORT"
-	CommandDefine   = "POOL|DEFINE" // members, and removing it all
+	CommandDefine   = "POOL|DEFINE" // definitions and members
 )
 
 // Runner runs a script on keys of one slot; *store.Store is one.
@@ -34,6 +34,8 @@ type Config struct {
 	Redis Runner
 	Clock func() int64   // the time in us, for tests; nil = that of the Redis node
 	Draw  func() float64 // 0 to 1 without 1, of weighted_random; nil = math/rand/v2. It must be safe for concurrent use.
+	// Reaped is told of leases that an allocation has found expired; nil = nobody is.
+	Reaped func(id *acl.Identity, name string, r Reaped)
 }
 
 // Pools are those of all apps. They are safe for concurrent use.
@@ -46,6 +48,9 @@ func New(cfg Config) *Pools {
 	}
 	if cfg.Draw == nil {
 		cfg.Draw = rand.Float64 // a forecast of it gains nothing
+	}
+	if cfg.Reaped == nil {
+		cfg.Reaped = func(*acl.Identity, string, Reaped) {}
 	}
 	return &Pools{cfg}
 }
@@ -86,22 +91,44 @@ var (
 	scriptRandom        = allocator("search", "random")
 	scriptLeastInflight = allocator("least_inflight")
 	scriptAdaptive      = allocator("adaptive", "health", "search", "adaptive_choose")
-	scriptReport        = store.NewScript(text("report_head") + text("health") + text("report"))
+	scriptReport        = store.NewScript(text("report_head") + text("health") + text("failed") + text("report"))
+	scriptReap          = store.NewScript(text("reap_head") + text("health") + text("failed") + text("reap"))
 	scriptMembers       = store.NewScript(text("members"))
 	scriptLease         = store.NewScript(text("lease"))
 	scriptLeases        = store.NewScript(text("leases"))
 	scriptShow          = store.NewScript(text("show"))
-	scriptRemove        = store.NewScript("return {redis.call('UNLINK', unpack(KEYS))}")
+	scriptRebase        = store.NewScript(text("rebase"))
 )
 
-// Remove forgets a pool: members, counts and leases. Who holds a lease is then told that there is none. What an Idempotency-Key remembers
-// of it stays until it expires. Errors: forbidden, or an outcome.
-func (p *Pools) Remove(ctx context.Context, id *acl.Identity, name string) error {
-	if err := CheckName(name); err != nil {
-		return err
+// ErrNoPool is the error of everything that is done with a pool that is not defined, or is not any more.
+var ErrNoPool = errors.New("pool: there is no such pool")
+
+// run runs a script that says so when there is no such pool. Errors: ErrNoPool, forbidden, or an outcome.
+func (p *Pools) run(ctx context.Context, id *acl.Identity, command string, sc *store.Script, names []string, argv ...any) ([]any, error) {
+	values, err := p.Redis.RunScript(ctx, id, command, sc, names, argv...)
+	if err == nil && values[0] == any(int64(statusNone)) {
+		return nil, ErrNoPool
 	}
-	_, err := p.Redis.RunScript(ctx, id, CommandDefine, scriptRemove, keysOf(id, name).all())
-	return err
+	return values, err
+}
+
+// Rebase takes the least count of the eligible members from all counts, which keep their order, and returns it: numbers stay readable, and
+// one that is restored with its own count has less to catch up. It takes Redis some ms for the largest pools. Errors: ErrNoPool, forbidden,
+// or an outcome.
+func (p *Pools) Rebase(ctx context.Context, id *acl.Identity, name string) (int64, error) {
+	if err := CheckName(name); err != nil {
+		return 0, err
+	}
+	k := keysOf(id, name)
+	values, err := p.run(ctx, id, CommandDefine, scriptRebase, []string{k.state(), k.counts(), k.off()})
+	if err != nil {
+		return 0, err
+	}
+	least, ok := values[0].(int64)
+	if !ok || least < 0 {
+		return 0, badReply()
+	}
+	return least, nil
 }
 
 // recordVersion is the format of what is kept for an Idempotency-Key.
@@ -120,6 +147,8 @@ const (
 	statusReplay   = -20
 	statusMismatch = -21
 	statusCooled   = -22
+	statusExpired  = -23
+	statusNone     = -24
 )
 
 // answer is the reply of a script that keeps its answer: a string, now or as it was the first time, or a status that is not 0 and

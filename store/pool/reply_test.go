@@ -14,6 +14,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add(byte('1'), string(packed.AppendText(one, "a")))
 	f.Add(byte('3'), string(packed.Append(packed.AppendText(one, "a"), 2)))
 	f.Add(byte('2'), string(packed.Append(packed.AppendText(packed.Append(nil, 1), ""), -1)))
+	f.Add(byte('0'), string(packed.Append(nil, 41, 1+2*metaUnit))+"a{}")
 	f.Add(byte('0'), "")
 	f.Fuzz(func(t *testing.T, shape byte, text string) {
 		res, err := parse(shape, answer{text: text})
@@ -22,7 +23,7 @@ func FuzzReplies(f *testing.F) {
 		}
 		q := packed.Reader{Rest: text}
 		readHealth(&q)
-		if err := whole(&q); err == nil && len(text) != 32 {
+		if err := whole(&q); err == nil && len(text) != 40 {
 			t.Errorf("%d bytes are a health", len(text))
 		}
 	})

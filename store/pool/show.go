@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
@@ -30,26 +31,29 @@ type Overview struct {
 	Fence     int64   // of the last lease, 0 = there was none
 }
 
-// Show reads all members. Errors: forbidden, corrupt_value, or an outcome.
+// Show reads all members. Errors: ErrNoPool, forbidden, corrupt_value, or an outcome.
 func (p *Pools) Show(ctx context.Context, id *acl.Identity, name string) (o Overview, err error) {
 	if err := CheckName(name); err != nil {
 		return o, err
 	}
+	return p.show(ctx, id, CommandShow, name)
+}
+
+// show reads them by the permission of a row of the command table.
+func (p *Pools) show(ctx context.Context, id *acl.Identity, command, name string) (o Overview, err error) {
 	k := keysOf(id, name)
 	names := []string{k.state(), k.members(), k.counts(), k.off(), k.cooling(), k.inflight(), k.heldOff()}
-	values, err := p.Redis.RunScript(ctx, id, CommandShow, scriptShow, names)
+	values, err := p.run(ctx, id, command, scriptShow, names)
 	if err != nil {
 		return o, err
 	}
 	l := lists{values: values}
-	if state := l.next(); state != "" {
-		q := packed.Reader{Rest: state}
-		q.Bytes(4 * 8)
-		o.Fence = q.Number()
-		q.Number()
-		o.Abandoned = q.Number()
-		l.failed = l.failed || q.Err != nil
-	}
+	state := packed.Reader{Rest: l.next()}
+	state.Bytes(4 * 8)
+	o.Fence = state.Number()
+	state.Number()
+	o.Abandoned = state.Number()
+	l.failed = l.failed || state.Err != nil
 	members, counts, off, cool, inflight, heldOff := l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs(), l.pairs()
 	for m, record := range members {
 		q := packed.Reader{Rest: record}
@@ -129,8 +133,8 @@ type Bulk struct {
 }
 
 // PutAll puts a list of members, and says what became of each, at last of those that were removed. The list is not one step, but each member
-// is: allocations in between find some changed and others not yet. Errors: validation_failed, forbidden, or an outcome; after that of a later
-// part, those before it are made.
+// is: allocations in between find some changed and others not yet. Errors: validation_failed, ErrNoPool, forbidden, or an outcome. What became of those
+// that were done before the error comes with it.
 func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []Member, how Bulk) ([]Item, error) {
 	if err := ValidateMembers("/members", list); err != nil {
 		return nil, err
@@ -139,8 +143,8 @@ func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []
 	var now Overview
 	if how.Replace || how.DryRun {
 		var err error
-		if now, err = p.Show(ctx, id, pool.Name); err != nil {
-			return nil, err
+		if now, err = p.show(ctx, id, CommandDefine, pool.Name); err != nil {
+			return nil, store.NotDone(err)
 		}
 	}
 	if how.Replace {
@@ -180,12 +184,14 @@ func foretell(now []State, all []change) []Outcome {
 	for i := range now {
 		known[now[i].Member] = &now[i]
 	}
-	results := make([]Outcome, len(all))
+	results, size := make([]Outcome, len(all)), len(now)
 	for i := range all {
 		c, s := &all[i], known[all[i].Member.Member]
 		switch {
+		case s == nil && size >= 2*MaxMembers:
+			results[i] = Full
 		case s == nil:
-			results[i] = Added
+			results[i], size = Added, size+1
 		case c.kind == remove:
 			results[i] = Removed
 		case c.leaves(s):

@@ -3,7 +3,7 @@
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; us that a renewed lease lasts from now, 0 = it ends; us that it may last in all;
 -- its fence; then its id. With an Idempotency-Key also 2 head of its record, 3 its life in ms.
 -- Returns a string of doubles: 1 if it had expired; us since it began; us when it expires; length of the member, the member. Or {-1}: there is
--- no such lease, {-2}: its fence is another, {-3}: it has expired, and is not renewed; {-20, the string of the first time}, {-21}: the
+-- no such lease, {-2}: its fence is another, {-3}: it has expired, and is not renewed; {-24}: there is no such pool; {-20, the string of the first time}, {-21}: the
 -- record is another's.
 local call, pack, unpack, sub = redis.call, struct.pack, struct.unpack, string.sub
 local now, ttl, most, given, at = unpack('<dddd', ARGV[1])
@@ -22,7 +22,7 @@ if now == 0 then
 end
 
 local ends, held = call('ZSCORE', KEYS[2], id), call('HGET', KEYS[3], id)
-if not ends or not held then return {-1} end
+if not ends or not held then return {call('EXISTS', KEYS[5]) == 1 and -1 or -24} end
 local fence, start = unpack('<dd', held)
 if fence ~= given then return {-2} end
 ends = tonumber(ends)

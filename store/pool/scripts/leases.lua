@@ -1,8 +1,9 @@
--- KEYS: 1 lease, 2 ld. ARGV: 1 doubles: the clock in us of a test, otherwise 0; how many leases at most. Reads those that expire first.
+-- KEYS: 1 lease, 2 ld, 3 st. ARGV: 1 doubles: the clock in us of a test, otherwise 0; how many leases at most. Reads those that expire first.
 -- Returns a string: the clock in us, then for each a double, its expiry in us; its id of 22 bytes; doubles fence, start in us, length of the
--- member; the member.
+-- member; the member. Or {-24}: there is no such pool.
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local now, most = unpack('<dd', ARGV[1])
+if call('EXISTS', KEYS[3]) == 0 then return {-24} end
 if now == 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]

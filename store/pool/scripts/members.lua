@@ -1,18 +1,19 @@
 -- Changes members of a pool, or, with no ARGV[2], lets those come back that have cooled.
--- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff, 10 a, 11 ws, 12 as.
+-- KEYS: 1 st, 2 m, 3 cnt, 4 ring, 5 w, 6 off, 7 cool, 8 inf, 9 ioff, 10 a, 11 ws, 12 as, 13 gone.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; restore: 0 catchup, 1 keep, 2 zero, 3 min. 2 for each change doubles: kind: 0
 -- adds or changes, 1 changes, 2 removes, 3 removes with its history; weight, initial count, available, us to cool, each -1 = as it is;
 -- length of the member, length of its meta, -1 = as it is; then both.
 -- Returns for each change: 0 there is no such member, 1 added, 2 changed, 3 nothing to change, 4 removed, 5 not added, the pool is full. When
--- members come back: how many.
+-- members come back: how many. Or {-24}: there is no such pool.
 local call, pack, unpack, sub = redis.call, struct.pack, struct.unpack, string.sub
 local now, restore = unpack('<dd', ARGV[1])
 if now == 0 then
   local t = call('TIME')
   now = t[1] * 1000000 + t[2]
 end
-local state = call('GET', KEYS[1]) or string.rep('\0', 64)
-local wake, cursor, place, level, fence, due, abandoned, last = unpack('<dddddddd', state)
+local state = call('GET', KEYS[1])
+if not state then return {-24} end
+local wake, cursor, place, level, fence, due, abandoned, last, described = unpack('<ddddddddd', state)
 local weights = call('GET', KEYS[5]) or ''
 local reset = false -- what was made of members and weights begins anew
 
@@ -89,7 +90,13 @@ local function change(kind, weight, initial, available, span, m, meta)
   local eligible = call('ZSCORE', KEYS[3], m)
   if kind >= 2 then
     if eligible then leave(m) end
-    if kind == 3 then call('ZREM', KEYS[6], m) end
+    if kind == 3 then
+      call('ZREM', KEYS[6], m)
+      call('ZREM', KEYS[13], m)
+    elseif record and call('ZSCORE', KEYS[6], m) then
+      call('ZADD', KEYS[13], now, m)
+      if call('ZCARD', KEYS[13]) > 1000 then call('ZREM', KEYS[6], call('ZPOPMIN', KEYS[13])[1]) end
+    end
     if not record then return 0 end
     call('ZREM', KEYS[7], m)
     call('HDEL', KEYS[2], m)
@@ -105,6 +112,7 @@ local function change(kind, weight, initial, available, span, m, meta)
     if call('HLEN', KEYS[2]) >= 2000 then return 5 end -- two lists of the most members, for one that replaces the other
     last = last + 1
     position = last
+    call('ZREM', KEYS[13], m)
   end
   if weight >= 0 then
     if eligible and weight ~= w then
@@ -115,6 +123,7 @@ local function change(kind, weight, initial, available, span, m, meta)
     w = weight
   end
   if available >= 0 then up = available end
+  if meta and meta ~= '' then described = 1 end
   local new = pack('<ddd', w, position, up) .. (meta or was)
   if new ~= record then call('HSET', KEYS[2], m, new) end
   local free = not cools(m, span) and up == 1
@@ -156,6 +165,6 @@ if reset then
   call('DEL', KEYS[11], KEYS[12])
   if weights == '' then call('DEL', KEYS[5]) else call('SET', KEYS[5], weights) end
 end
-local new = pack('<dddddddd', wake, cursor, place, level, fence, due, abandoned, last)
+local new = pack('<ddddddddd', wake, cursor, place, level, fence, due, abandoned, last, described)
 if new ~= state then call('SET', KEYS[1], new) end
 return done

@@ -1,8 +1,3 @@
--- ejected is for how long, in us: twice as long each time, a tenth more or less, so that not all come back at once.
-local function ejected(o)
-  return math.min(longest, eject * 2 ^ o.ejections) * (0.9 + 0.2 * drawn)
-end
-
 local function succeeded(o, latency, usual)
   o.L, o.n, o.row = o.L + latency, o.n + 1, 0
   local _, mean = weighed(o, usual)
@@ -22,23 +17,6 @@ local function succeeded(o, latency, usual)
   end
 end
 
-local function failed(o)
-  o.F = o.F + 1
-  if o.row == 0 then o.first = now end
-  o.row, o.good, o.clean = o.row + 1, 0, now
-  local errors = o.F / (o.C + 20)
-  if o.state == 2 then
-    if now >= o.back then
-      o.ejections = o.ejections + 1
-      o.back = now + ejected(o)
-    end
-  elseif o.row >= threshold or o.row >= 2 and now - o.first >= span or o.C > 10 and errors > 0.5 then
-    o.state, o.back = 2, now + ejected(o)
-  elseif o.state == 0 and (o.row >= 2 or o.C > 10 and errors > rate) then
-    o.state = 1
-  end
-end
-
 local names, list = {}, {}
 if not ARGV[2] or baseline == 0 then
   names = call('ZRANGE', KEYS[1], '0', '-1')
@@ -50,7 +28,7 @@ local reply = {}
 if not ARGV[2] then
   for i, m in ipairs(names) do
     local w, latency = weighed(list[i], usual)
-    reply[i] = pack('<dddddc0', list[i].state, w, latency, 0, #m, m)
+    reply[i] = pack('<ddddddc0', list[i].state, w, latency, 0, list[i].ejections, #m, m)
   end
   return table.concat(reply)
 end
@@ -74,9 +52,9 @@ while at <= #ARGV[2] do
     end
     changed[m], other = o, other or before ~= o.state
     local w, mean = weighed(o, usual)
-    reply[#reply + 1] = pack('<dddd', o.state, w, mean, before ~= o.state and 1 or 0)
+    reply[#reply + 1] = pack('<ddddd', o.state, w, mean, before ~= o.state and 1 or 0, o.ejections)
   else
-    reply[#reply + 1] = pack('<dddd', 3, 0, 0, 0)
+    reply[#reply + 1] = pack('<ddddd', 3, 0, 0, 0, 0)
   end
 end
 if other then call('DEL', KEYS[3]) end

@@ -1,25 +1,4 @@
-local reaped = ttl > 0 and due > 0 and due <= now
-if reaped then
-  -- Work that was abandoned: 32 at most, or a caller would wait for the neglect of others. A lease of a member that is not eligible any
-  -- more is counted aside.
-  for _, id in ipairs(call('ZRANGEBYSCORE', KEYS[leases + 1], '-inf', now, 'LIMIT', '0', '32')) do
-    local held = call('HGET', KEYS[leases + 2], id)
-    call('ZREM', KEYS[leases + 1], id)
-    call('HDEL', KEYS[leases + 2], id)
-    if held then
-      local m = sub(held, 17)
-      local left = call('ZADD', KEYS[leases], 'XX', 'INCR', '-1', m)
-      if left then
-        if tonumber(left) < 0 then call('ZADD', KEYS[leases], '0', m) end
-      elseif call('HEXISTS', KEYS[leases + 3], m) == 1 and call('HINCRBY', KEYS[leases + 3], m, '-1') <= 0 then
-        call('HDEL', KEYS[leases + 3], m)
-      end
-      abandoned = abandoned + 1
-    end
-  end
-  due = tonumber(call('ZRANGE', KEYS[leases + 1], '0', '0', 'WITHSCORES')[2]) or 0
-end
-
+local about = ttl > 0 and leases + 4 or leases
 local reply, why = '', 0
 local same = bound and call('GET', bound)
 if same and (out and out[same] or not call('ZSCORE', KEYS[2], same)) then same = nil end
@@ -33,6 +12,11 @@ for n = 1, count do
     same = m
   end
   local total, part = call('ZINCRBY', KEYS[2], '1', m), nil
+  local length, meta = #m, nil
+  if described == 1 then
+    meta = sub(call('HGET', KEYS[about], m), 25)
+    length = length + 512 * #meta
+  end
   if ttl > 0 then
     local id, ends = sub(ARGV[1], at, at + 21), now + ttl
     at = at + 22
@@ -42,15 +26,16 @@ for n = 1, count do
     call('ZADD', KEYS[leases + 1], ends, id)
     call('HSET', KEYS[leases + 2], id, pack('<ddc0', fence, now, m))
     if due == 0 or ends < due then due = ends end
-    part = pack('<dddc0dc0', total, fence, ends, id, #m, m)
+    part = pack('<dddc0dc0', total, fence, ends, id, length, m)
   else
-    part = pack('<ddc0', total, #m, m)
+    part = pack('<ddc0', total, length, m)
   end
+  if meta then part = part .. meta end
   if moded then part = part .. pack('<d', why) end
   if reply == '' then reply = part else reply = reply .. part end
 end
 
-if ttl > 0 and (reaped or reply ~= '') then call('SETRANGE', KEYS[1], '32', pack('<ddd', fence, due, abandoned)) end
+if ttl > 0 and reply ~= '' then call('SETRANGE', KEYS[1], '32', pack('<dd', fence, due)) end
 if reply == '' then
   local wait = 0
   if call('ZCARD', KEYS[2]) == 0 then
