@@ -2,7 +2,7 @@
 // pushes, alerts on or documents one takes it from here; deploy/metrics.md is its table for operators, and a test compares both
 // with what a running gateway exposes.
 //
-// It promises that labels are bounded (Label, MaxApps, MaxNodes, MaxKeys, MaxLimits), and that an observation costs some 50 ns and no allocation
+// It promises that labels are bounded (Label, Named, MaxApps, MaxNodes, MaxKeys, MaxLimits, MaxPools, MaxMembers), and that an observation costs some 50 ns and no allocation
 // (Histogram). It refuses to collect anything itself.
 package metric
 
@@ -39,6 +39,9 @@ const (
 
 	MaxLimits      = 1000 // values of the label limit, of all apps together: two for each app
 	MaxLimitsOfApp = 50   // of one app, so that it does not take them from the others
+	MaxPools       = 500  // values of the label pool, of all apps together
+	MaxPoolsOfApp  = 50   // of one app
+	MaxMembers     = 1000 // values of the label member, of all pools together; pools.member_series says how many of them are used
 
 	NoApp = "__none__"  // the caller was not authenticated; no app id begins with an underscore
 	Other = "__other__" // stands for all apps, keys or nodes beyond the bound

@@ -102,6 +102,21 @@ var (
 	RateLimitDuration = define("slotgate_ratelimit_take_duration_seconds", Histo, "Time of a take, by its result as in slotgate_ratelimit_takes_total.", "result")
 )
 
+// The pools that apps define (/v1/pools). What is known of members is asked of Redis every ten seconds, so every gateway says the same: take
+// the greatest, not the sum.
+var (
+	PoolAllocations       = define("slotgate_pool_allocations_total", Counter, "Requests to allocate from pools: allocated, replayed (a repetition with the same Idempotency-Key); why there was nobody, empty, excluded, no_weight, cooling or saturated; failed, when Redis did not answer.", "app", "pool", "result")
+	PoolAllocateDuration  = define("slotgate_pool_allocation_duration_seconds", Histo, "Time of an allocation, by its result as in slotgate_pool_allocations_total.", "result")
+	PoolReports           = define("slotgate_pool_reports_total", Counter, "Reports on members: success, failure, timeout; unknown, of a member that had left or was not available.", "app", "pool", "outcome")
+	PoolLeases            = define("slotgate_pool_leases_total", Counter, "What became of leases: renewed, completed, late (completed when it had expired), lost (renewed or completed when it had expired and was gone), abandoned (expired, and ended by this gateway).", "app", "pool", "result")
+	PoolEjections         = define("slotgate_pool_ejections_total", Counter, "Members of adaptive pools that were ejected after a report to this gateway, or an abandoned lease that it ended.", "app", "pool")
+	PoolMemberState       = define("slotgate_pool_member_state", Gauge, "State of a member: 0 healthy, also where the policy knows no health; 1 degraded; 2 unhealthy, it is ejected; 3 not available, or it cools.", "app", "pool", "member")
+	PoolMemberWeight      = define("slotgate_pool_member_weight", Gauge, "Weight of a member, of adaptive times what reports say of it.", "app", "pool", "member")
+	PoolMemberShare       = define("slotgate_pool_member_share", Gauge, "Part of the allocations, 0 to 1, that the member is to get by the policy.", "app", "pool", "member")
+	PoolMemberAllocations = define("slotgate_pool_member_allocations", Gauge, "Allocations of the member; falls when counts are rebased, and by those that a failover has lost.", "app", "pool", "member")
+	PoolMemberInflight    = define("slotgate_pool_member_inflight", Gauge, "Leases of the member.", "app", "pool", "member")
+)
+
 // Redis, as its nodes describe themselves when they are polled. A node that leaves its cluster leaves the metrics.
 var (
 	ClusterUp      = define("slotgate_cluster_up", Gauge, "1 if most primaries say that the cluster serves.", "cluster")
