@@ -20,11 +20,17 @@ const (
 	CodeFieldNotFound          Code = "field_not_found"
 	CodeLimitNotFound          Code = "limit_not_found"
 	CodeOverrideNotFound       Code = "override_not_found"
+	CodePoolNotFound           Code = "pool_not_found"
+	CodeMemberNotFound         Code = "member_not_found"
+	CodeLeaseNotFound          Code = "lease_not_found"
 	CodeMethodNotAllowed       Code = "method_not_allowed"
 	CodeWrongType              Code = "wrong_type"
 	CodeNotANumber             Code = "not_a_number"
 	CodeOutOfRange             Code = "out_of_range"
 	CodeCursorExpired          Code = "cursor_expired"
+	CodeLeaseLost              Code = "lease_lost"
+	CodeFenceMismatch          Code = "fence_mismatch"
+	CodePoolEmpty              Code = "pool_empty"
 	CodePreconditionFailed     Code = "precondition_failed"
 	CodePayloadTooLarge        Code = "payload_too_large"
 	CodeValueTooLarge          Code = "value_too_large"
@@ -41,6 +47,7 @@ const (
 	CodeIdempotencyUnsupported Code = "idempotency_unsupported"
 	CodeCostExceedsLimit       Code = "cost_exceeds_limit"
 	CodeQuotaExceeded          Code = "quota_exceeded"
+	CodePoolSaturated          Code = "pool_saturated"
 	CodeTooManyFailures        Code = "too_many_failures"
 	CodeInternal               Code = "internal"
 	CodeUnsupportedByCluster   Code = "unsupported_by_cluster"
@@ -94,6 +101,12 @@ var codeTable = []codeRow{
 		"The app has no rate limit of this name. Define it with PUT /v1/ratelimits/{name}."},
 	{CodeOverrideNotFound, http.StatusNotFound, false, "Override not found",
 		"The subject has the rules of the rate limit; an override it may have had has expired or was removed."},
+	{CodePoolNotFound, http.StatusNotFound, false, "Pool not found",
+		"The app has no pool of this name, or has none any more. Define it with PUT /v1/pools/{pool}."},
+	{CodeMemberNotFound, http.StatusNotFound, false, "Member not found",
+		"The pool has no such member. Add it with PUT /v1/pools/{pool}/members/{member}."},
+	{CodeLeaseNotFound, http.StatusNotFound, false, "Lease not found",
+		"There is no lease with this id: it was completed, or it expired and its member was given to others. Whoever held it should stop its work."},
 	{CodeMethodNotAllowed, http.StatusMethodNotAllowed, false, "Method not allowed",
 		"The resource exists but does not know this method. The Allow header lists those it knows."},
 	{CodeWrongType, http.StatusConflict, false, "Wrong type",
@@ -104,6 +117,12 @@ var codeTable = []codeRow{
 		"The result would not fit into 64 bits, or would leave the bounds `min` and `max` of the request. Nothing was changed."},
 	{CodeCursorExpired, http.StatusConflict, false, "Cursor expired",
 		"The cursor belongs to an earlier shape of the cluster. Start the listing again without a cursor."},
+	{CodeLeaseLost, http.StatusConflict, false, "Lease lost",
+		"The lease has expired, so it cannot be renewed: others may have its place. Stop the work, and allocate anew."},
+	{CodeFenceMismatch, http.StatusConflict, false, "Another fence",
+		"The lease exists, but with another fence than the request names. It belongs to somebody else; nothing was changed."},
+	{CodePoolEmpty, http.StatusConflict, true, "Nobody to allocate",
+		"The pool has no member that could be allocated, and the request asked for a status with `Prefer: status=strict`. `detail` says why."},
 	{CodePreconditionFailed, http.StatusPreconditionFailed, false, "Precondition failed",
 		"If-Match or If-None-Match did not hold. The ETag header is that of the current value; it is absent when there is none. Nothing was changed."},
 	{CodePayloadTooLarge, http.StatusRequestEntityTooLarge, false, "Payload too large",
@@ -136,6 +155,8 @@ var codeTable = []codeRow{
 		"The take costs more than a rule of the limit can ever grant at once, so no repetition will pass. Nothing was taken. Split it, or raise the rule's burst or limit."},
 	{CodeQuotaExceeded, http.StatusTooManyRequests, true, "Quota exceeded",
 		"The app has used up the quota named in `violated-policies`, and nothing was sent to Redis; or, where a name is `limit/rule`, the rate limit that was asked with `enforce=true` refuses its subject, and nothing was taken. Retry-After says when the request can pass."},
+	{CodePoolSaturated, http.StatusTooManyRequests, true, "All members at their limit",
+		"Every member of the pool has as many leases as it may have, and the request asked for a status with `Prefer: status=strict`. Retry-After says when the first lease expires."},
 	{CodeTooManyFailures, http.StatusTooManyRequests, false, "Too many failed authentications",
 		"Too many requests with a bad key came from this address. Requests with a valid key are not affected."},
 	{CodeInternal, http.StatusInternalServerError, false, "Internal error",

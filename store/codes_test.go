@@ -13,6 +13,7 @@ import (
 var shipped = map[string]int{
 	"invalid_request": 400, "invalid_key": 400, "command_not_allowed": 400, "unauthenticated": 401, "forbidden": 403,
 	"app_suspended": 403, "app_expired": 403, "not_found": 404, "key_not_found": 404, "field_not_found": 404, "limit_not_found": 404, "override_not_found": 404,
+	"pool_not_found": 404, "member_not_found": 404, "lease_not_found": 404, "lease_lost": 409, "fence_mismatch": 409, "pool_empty": 409, "pool_saturated": 429,
 	"method_not_allowed": 405, "wrong_type": 409, "not_a_number": 409, "out_of_range": 409, "cursor_expired": 409,
 	"precondition_failed": 412, "payload_too_large": 413, "value_too_large": 413, "batch_too_large": 413,
 	"unsupported_media_type": 415, "range_not_satisfiable": 416, "validation_failed": 422, "ttl_required": 422,

@@ -53,13 +53,18 @@ var table = makeTable([]row{
 	{name: "OBJECT", arity: 3, key: 2, class: acl.Keys, access: acl.Read},
 	{name: "MEMORY", arity: -3, key: 2, class: acl.Keys, access: acl.Read, cost: linear},
 	{name: "SCAN", arity: -2, class: acl.Keys, access: acl.Read},
-	// Scripts of the gateway's own on rate limits, see RunScript: no commands of Redis, but granted like them.
+	// Scripts of the gateway's own on rate limits and pools, see RunScript: no commands of Redis, but granted like them.
 	{name: "RATELIMIT|SHOW", arity: -1, class: acl.RateLimits, access: acl.Read},
 	{name: "RATELIMIT|PEEK", arity: -1, class: acl.RateLimits, access: acl.Read},
 	{name: "RATELIMIT|TAKE", arity: -1, class: acl.RateLimits, access: acl.Write},
 	{name: "RATELIMIT|REFUND", arity: -1, class: acl.RateLimits, access: acl.Write},
 	{name: "RATELIMIT|RESET", arity: -1, class: acl.RateLimits, access: acl.Write},
 	{name: "RATELIMIT|DEFINE", arity: -1, class: acl.RateLimits, access: acl.Write},
+	{name: "POOL|SHOW", arity: -1, class: acl.Pools, access: acl.Read},
+	{name: "POOL|ALLOCATE", arity: -1, class: acl.Pools, access: acl.Write},
+	{name: "POOL|LEASE", arity: -1, class: acl.Pools, access: acl.Write},
+	{name: "POOL|REPORT", arity: -1, class: acl.Pools, access: acl.Write},
+	{name: "POOL|DEFINE", arity: -1, class: acl.Pools, access: acl.Write},
 })
 
 // The rows that the methods of Store use.
