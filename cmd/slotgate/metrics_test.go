@@ -254,6 +254,16 @@ var elsewhere = map[string]string{
 	metric.DurableDuration.Name:   "the tests of durability",
 	metric.DurableWrites.Name:     "the tests of durability",
 	metric.RedisShed.Name:         "the tests of overload in store",
+
+	metric.PoolAllocations.Name:       "store/pools' TestAllocationsAndReportsAreCounted",
+	metric.PoolReports.Name:           "store/pools' TestAllocationsAndReportsAreCounted",
+	metric.PoolEjections.Name:         "store/pools' TestAllocationsAndReportsAreCounted",
+	metric.PoolLeases.Name:            "store/pools' TestLeasesAreSettled",
+	metric.PoolMemberState.Name:       "store/pools' TestMembersHaveMetricsOfTheirOwn",
+	metric.PoolMemberWeight.Name:      "store/pools' TestMembersHaveMetricsOfTheirOwn",
+	metric.PoolMemberShare.Name:       "store/pools' TestMembersHaveMetricsOfTheirOwn",
+	metric.PoolMemberAllocations.Name: "store/pools' TestMembersHaveMetricsOfTheirOwn",
+	metric.PoolMemberInflight.Name:    "store/pools' TestMembersHaveMetricsOfTheirOwn",
 }
 
 // missing compares what is exposed with the list of names, both ways.
