@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/pools"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
@@ -29,6 +30,7 @@ const DefaultMaxBatchKeys = 5000
 type Config struct {
 	Store        *store.Store
 	Limits       *limits.Limits              // /v1/ratelimits; nil = not served
+	Pools        *pools.Pools                // /v1/pools; nil = not served
 	Ready        func(context.Context) error // GET /readyz on this listener; nil = not served
 	MaxBatchKeys int                         // 0 = DefaultMaxBatchKeys
 	Tokens       *tokens.Issuer              // POST /v1/token and the key set; nil = not served

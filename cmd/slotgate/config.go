@@ -4,6 +4,7 @@ import (
 	"github.com/slotgate/slotgate/acl/tokens"
 	"github.com/slotgate/slotgate/middleware"
 	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/pools"
 )
 
 // Config is everything the gateway can be told. It is filled from flags, environment, one YAML file and the
@@ -38,6 +39,7 @@ type Config struct {
 	Durability Durability         `yaml:"durability"`
 	Replicas   ReplicaReads       `yaml:"replica_reads"`
 	RateLimits RateLimits         `yaml:"ratelimits"`
+	Pools      Pools              `yaml:"pools"`
 	Retries    Retries            `yaml:"retries"`
 	Overload   Overload           `yaml:"overload"`
 	Auth       Auth               `yaml:"auth"`
@@ -212,6 +214,14 @@ type RateLimits struct {
 	Gateways int `yaml:"gateways"`
 	// How long a gateway repeats a refusal of Redis without asking again, in ms, at most until the subject may retry; 0: it always asks. What another gateway refunds or resets is seen that much later.
 	BlockedMS int `yaml:"blocked_ms"`
+}
+
+// Pools is about the pools that apps define (/v1/pools). See deploy/operate.md.
+type Pools struct {
+	// Longest wait of an allocation, a report, a renewal or a completion for Redis, in ms; then 503 or 504. Redis answers in a fraction of one; a busy or distant cluster needs more.
+	TimeoutMS int `yaml:"timeout_ms"`
+	// How many members have metrics of their own (slotgate_pool_member_*), of all pools together, up to 1,000: those of the pools that were used first since the start, and that have 64 members at most. 0: none; members may be called what no metric should show, such as addresses with passwords.
+	MemberSeries int `yaml:"member_series"`
 }
 
 // Durability is what writes wait for that ask for more than the primary (?durability=replica or fsync). See deploy/operate.md.
@@ -449,6 +459,7 @@ func defaultConfig() Config {
 		Durability: Durability{ReplicaWaitMS: 200, FsyncWaitMS: 1500},
 		Replicas:   ReplicaReads{Enabled: true, MaxStalenessMS: 5000},
 		RateLimits: RateLimits{TimeoutMS: int(limits.DefaultTimeout.Milliseconds()), BlockedMS: int(limits.DefaultBlocked.Milliseconds())},
+		Pools:      Pools{TimeoutMS: int(pools.DefaultTimeout.Milliseconds()), MemberSeries: 256},
 		Retries:    Retries{Read: 3, Write: 3, BudgetPercent: 10},
 		Overload:   Overload{Enabled: true, ShardInitial: 1024, ShardMin: 8, ShardMax: 4096, GatewayInitial: 1024, GatewayMin: 64, GatewayMax: 16_384},
 		Auth:       Auth{FailuresPerMinute: 60, Burst: 20},

@@ -15,6 +15,7 @@ import (
 	"unicode"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store/metric"
 )
 
 // bounds are the least and the largest right value of a number.
@@ -60,6 +61,8 @@ var numberBounds = map[string]bounds{
 	"ratelimits.timeout_ms":            {1, oneHourMS},
 	"ratelimits.gateways":              {0, 10_000},
 	"ratelimits.blocked_ms":            {0, 10_000},
+	"pools.timeout_ms":                 {1, oneHourMS},
+	"pools.member_series":              {0, metric.MaxMembers},
 	"overload.shard_initial":           {1, 1 << 16},
 	"overload.shard_min":               {1, 1 << 16},
 	"overload.shard_max":               {1, 1 << 16},

@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/metric"
+	"github.com/slotgate/slotgate/store/pools"
 	"github.com/slotgate/slotgate/store/prepaid"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
@@ -40,6 +41,7 @@ type gateway struct {
 	limiter     *middleware.Limiter
 	overload    *middleware.Overload
 	allowances  *prepaid.Pool // this gateway's part of the limits that all share
+	pools       *pools.Pools
 	drain       middleware.Drain
 	readiness   *readiness
 	push        *falcon.Pusher
@@ -185,6 +187,17 @@ func openLimits(cfg Config, s *store.Store, gateways func(cluster string) int, r
 	})
 }
 
+// openPools makes the pools that apps define, on the clusters of the store.
+func openPools(cfg Config, s *store.Store, registry prometheus.Registerer, log *slog.Logger) *pools.Pools {
+	return pools.New(pools.Config{
+		Redis:    s,
+		Timeout:  milliseconds(cfg.Pools.TimeoutMS),
+		Members:  cfg.Pools.MemberSeries,
+		Log:      log,
+		Registry: registry,
+	})
+}
+
 // orNone says "none" as the store wants it: there 0 is its default.
 func orNone(n int) int {
 	if n == 0 {
@@ -252,8 +265,10 @@ func (g *gateway) newAPIHandler(registry prometheus.Registerer) http.Handler {
 	})
 	engine := newEngine()
 	engine.Use(global...)
+	g.pools = openPools(g.cfg, g.store, registry, g.log)
 	resources := handlers.Config{
-		Store: g.store, Limits: openLimits(g.cfg, g.store, g.allowances.Gateways, registry, g.log), MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer,
+		Store: g.store, Limits: openLimits(g.cfg, g.store, g.allowances.Gateways, registry, g.log), Pools: g.pools,
+		MaxBatchKeys: g.cfg.Batch.MaxKeys, Commands: store.Command, Tokens: g.issuer,
 	}
 	if g.cfg.ReadyzOnAPI {
 		resources.Ready = g.readiness.ready

@@ -75,6 +75,7 @@ func (g *gateway) run(ctx context.Context, api, admin net.Listener) error {
 	}
 	beside("tokens of others", g.verifier.Run)
 	beside("forgetting limits", g.forgetLimits)
+	beside("looking after pools", func(ctx context.Context) error { g.pools.Run(ctx); return nil })
 	beside("watching certificates", func(ctx context.Context) error { return g.certs.watch(ctx, certificatesEvery) })
 	beside("watching the process", g.watchPressure)
 	beside("waiting for a hangup", func(ctx context.Context) error { g.reload.onHangup(ctx); return nil })
