@@ -28,6 +28,8 @@ func Class(method, route string) (acl.Class, acl.Access) {
 		return acl.Keys, access
 	case "ratelimits":
 		return acl.RateLimits, access
+	case "pools":
+		return acl.Pools, access
 	}
 	return 0, 0
 }

@@ -18,7 +18,7 @@ import (
 
 func TestRoutesAreThoseOfTheDocument(t *testing.T) {
 	e := gin.New()
-	handlers.New(handlers.Config{Ready: func(context.Context) error { return nil }, Tokens: issuer(t), Limits: testLimits(nil, nil)}).Register(e, e.Group("/v1"))
+	handlers.New(handlers.Config{Ready: func(context.Context) error { return nil }, Tokens: issuer(t), Limits: testLimits(nil, nil), Pools: (&gateway{}).testPools(nil)}).Register(e, e.Group("/v1"))
 	var routes []openapitest.Route
 	for _, r := range e.Routes() {
 		if strings.HasSuffix(r.Handler, "handlers.postOnly") {

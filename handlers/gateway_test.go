@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,6 +33,7 @@ import (
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
 	"github.com/slotgate/slotgate/store/localcluster/clustertest"
+	"github.com/slotgate/slotgate/store/pools"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
 
@@ -64,7 +66,8 @@ type gateway struct {
 	redis  *redis.ClusterClient // knows nothing of the gateway
 	ready  error
 	bytes  *middleware.BytesInFlight
-	clock  atomic.Int64 // of rate limits, in us; 0 = that of the Redis nodes
+	clock  atomic.Int64                   // of the scripts of rate limits and pools, in us; 0 = that of the Redis nodes
+	draw   atomic.Pointer[func() float64] // what pools draw, 0 to 1; nil = by chance
 	routes gin.RoutesInfo
 }
 
@@ -113,7 +116,7 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 	e.RedirectTrailingSlash, e.RedirectFixedPath = false, false
 	e.Use(global...)
 	handlers.New(handlers.Config{
-		Store: s, Limits: testLimits(s, &g.clock), Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
+		Store: s, Limits: testLimits(s, &g.clock), Pools: g.testPools(s), Commands: store.Command, Tokens: issuer(t), Ready: func(context.Context) error { return g.ready },
 	}).Register(e, e.Group("/v1", v1...))
 	g.routes = e.Routes()
 	e.NoRoute(middleware.NoRoute(middleware.KeyedPrefixes(e.Routes())))
@@ -124,6 +127,16 @@ func (g *gateway) engine(t testing.TB, s *store.Store) http.Handler {
 // testLimits wait longer for Redis than a gateway does: what a busy machine needs is not what is tested.
 func testLimits(s *store.Store, clock *atomic.Int64) *limits.Limits {
 	return limits.New(limits.Config{Redis: s, Decide: ratelimit.New(clocked{s, clock}), Timeout: 2 * time.Second})
+}
+
+// testPools wait longer too. Their clock and their chance are those of the gateway.
+func (g *gateway) testPools(s *store.Store) *pools.Pools {
+	return pools.New(pools.Config{Redis: s, Timeout: 2 * time.Second, Clock: g.clock.Load, Draw: func() float64 {
+		if draw := g.draw.Load(); draw != nil {
+			return (*draw)()
+		}
+		return rand.Float64()
+	}})
 }
 
 // clocked gives the script of rate limits a clock, which no request can.

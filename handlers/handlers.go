@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/openapi"
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/limits"
+	"github.com/slotgate/slotgate/store/pool"
 	"github.com/slotgate/slotgate/store/pools"
 	"github.com/slotgate/slotgate/store/ratelimit"
 )
@@ -42,6 +43,7 @@ type Config struct {
 type API struct {
 	store    *store.Store
 	limits   *limits.Limits
+	pools    *pools.Pools
 	site     *openapi.Site
 	ready    func(context.Context) error
 	maxKeys  int
@@ -59,7 +61,7 @@ func New(cfg Config) *API {
 		panic(err)
 	}
 	a := &API{
-		site: site, store: cfg.Store, limits: cfg.Limits, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands,
+		site: site, store: cfg.Store, limits: cfg.Limits, pools: cfg.Pools, ready: cfg.Ready, maxKeys: cfg.MaxBatchKeys, commands: cfg.Commands,
 		now: cfg.Now,
 	}
 	if a.maxKeys == 0 {
@@ -117,6 +119,9 @@ func (a *API) Register(public, v1 gin.IRouter) {
 	if a.limits != nil {
 		a.registerRateLimits(v1)
 	}
+	if a.pools != nil {
+		a.registerPools(v1)
+	}
 }
 
 func (a *API) registerRateLimits(v1 gin.IRouter) {
@@ -134,6 +139,26 @@ func (a *API) registerRateLimits(v1 gin.IRouter) {
 	for _, method := range []string{"GET", "HEAD", "PUT", "PATCH", "DELETE", "OPTIONS"} { // or they would be of a limit of that name
 		v1.Handle(method, "/ratelimits/take", postOnly)
 	}
+}
+
+func (a *API) registerPools(v1 gin.IRouter) {
+	v1.GET("/pools", a.plain(a.listPools, "limit", "cursor"))
+	v1.GET("/pools/:pool", a.plain(a.getPool))
+	v1.PUT("/pools/:pool", a.plain(a.putPool))
+	v1.PATCH("/pools/:pool", a.plain(a.patchPool))
+	v1.DELETE("/pools/:pool", a.plain(a.deletePool))
+	v1.POST("/pools/:pool/rebase", a.plain(a.rebasePool))
+	v1.GET("/pools/:pool/members", a.plain(a.listPoolMembers, "key_encoding"))
+	v1.PUT("/pools/:pool/members", a.plain(a.putPoolMembers))
+	v1.GET("/pools/:pool/members/:member", a.onName("member", pool.MaxMember, a.getPoolMember))
+	v1.PUT("/pools/:pool/members/:member", a.onName("member", pool.MaxMember, a.putPoolMember))
+	v1.PATCH("/pools/:pool/members/:member", a.onName("member", pool.MaxMember, a.patchPoolMember))
+	v1.DELETE("/pools/:pool/members/:member", a.onName("member", pool.MaxMember, a.deletePoolMember, "history"))
+	v1.POST("/pools/:pool/allocations", a.repeatable(a.allocate))
+	v1.POST("/pools/:pool/reports", a.plain(a.reportMembers))
+	v1.GET("/pools/:pool/leases", a.plain(a.listPoolLeases, "member", "expired", "key_encoding"))
+	v1.PATCH("/pools/:pool/leases/:lease", a.plain(a.renewPoolLease, "key_encoding"))
+	v1.POST("/pools/:pool/leases/:lease/complete", a.repeatable(a.completePoolLease, "key_encoding"))
 }
 
 // Reads says whether the route changes nothing although its method would: the reads whose request needs a body, and the making of a token.

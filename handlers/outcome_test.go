@@ -73,7 +73,7 @@ func faulty(t *testing.T, break_ func(*faultproxy.Proxy), code, outcome string) 
 }
 
 // mayAll lets an app do whatever is tried here.
-func mayAll(a *acl.App) { a.Permissions = []string{"strings:*", "keys:*", "ratelimits:*"} }
+func mayAll(a *acl.App) { a.Permissions = []string{"strings:*", "keys:*", "ratelimits:*", "pools:*"} }
 
 func faults(t *testing.T) map[string]fault {
 	unreachable := start(t, func(cfg *store.Config) {
@@ -124,7 +124,7 @@ func TestEveryFailedWriteSaysWhatBecameOfIt(t *testing.T) {
 	for _, r := range start(t).routes {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead && !handlers.Reads(r.Path) && !postOnly(r) {
 			tried := false
-			for _, table := range []map[string]string{writes, limitWrites} {
+			for _, table := range []map[string]string{writes, limitWrites, poolWrites} {
 				_, there := table[r.Method+" "+r.Path]
 				tried = tried || there
 			}

@@ -65,6 +65,12 @@ func (r *reply) int(n int64) *reply {
 	return r
 }
 
+// double adds a number in as many digits as say which it is, without an exponent. It must be finite.
+func (r *reply) double(x float64) *reply {
+	r.buf = strconv.AppendFloat(r.buf, x, 'f', -1, 64)
+	return r
+}
+
 func (r *reply) bool(b bool) *reply {
 	r.buf = strconv.AppendBool(r.buf, b)
 	return r

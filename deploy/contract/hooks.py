@@ -32,13 +32,25 @@ EXPECTED = [
     Refusal(404, "key_not_found", "", "the key does not exist, or a request beside this one has deleted it"),
     Refusal(404, "limit_not_found", "", "a rate limit is there once it was defined, and as long as nobody deletes it"),
     Refusal(404, "override_not_found", "", "a subject has rules of its own once they were put, and until they expire or are deleted"),
+    Refusal(404, "pool_not_found", "", "a pool is there once it was defined, and as long as nobody deletes it"),
+    Refusal(404, "member_not_found", "", "a member is there once it was put, and until it is removed"),
+    Refusal(404, "lease_not_found", "", "a lease is known by an id that an allocation has returned, until it is completed or given away"),
     Refusal(404, "not_found", "no such page", "the names of pages and codes are a list that grows"),
     Refusal(409, "wrong_type", "", "the key is the list that run has made"),
     Refusal(409, "not_a_number", "", "the value is text, or a whole number and the delta a fraction"),
     Refusal(409, "out_of_range", "", "the sum is below min, above max or beyond 64 bits"),
+    Refusal(409, "fence_mismatch", "", "the fence of a lease is in the answer that gave it"),
+    Refusal(409, "lease_lost", "", "a lease that has expired is not renewed"),
+    Refusal(409, "pool_empty", "", "the pool has nobody to offer, and Prefer asks for a status"),
     Refusal(412, "precondition_failed", "", "If-Match or If-None-Match does not hold for what is stored"),
     Refusal(413, "value_too_large", "", "an offset makes the value larger than the app's limit"),
     Refusal(416, "range_not_satisfiable", "", "Range begins behind the end of what is stored"),
+    Refusal(429, "pool_saturated", "", "all members have as many leases as they may, and Prefer asks for a status"),
+    Refusal(422, "validation_failed", "is the same as an earlier one", "members of a list are each other's affair"),
+    Refusal(422, "validation_failed", "(member|exclude/[0-9]+|sticky) (has .* bytes|must be (base64url|at most 256 bytes))", "a name has 1 to 256 bytes, which are not characters, in the encoding that key_encoding says"),
+    Refusal(422, "validation_failed", "^/lease_ms is|^/lease/default_ms is|^/adaptive/eject_max_ms is", "the most is in another setting"),
+    Refusal(422, "validation_failed", "/meta has .* bytes", "a schema does not count the bytes of an object"),
+    Refusal(422, "validation_failed", "^/outcome is required", "latency_ms and saturation of a completion are nothing without an outcome; the subset of OpenAPI used cannot say so"),
     Refusal(422, "value_not_utf8", "", "what is stored is not text, and text was asked for"),
     Refusal(422, "cost_exceeds_limit", "", "what a rule can hold is in the definition, not in the schema of a take"),
     Refusal(422, "validation_failed", "belongs to .* only", "burst, mode, align and tz_offset_min are of some algorithms"),
@@ -160,6 +172,17 @@ def map_case(ctx, case):
         query["prefix"] = encoded(str(query["prefix"]), query)
     if "keys" in body:
         body["keys"] = [encoded(spared(key, ends), body) for key in body["keys"]]
+    if "member" in path:
+        plain = urllib.parse.unquote(str(path["member"]))
+        meant = encoded(plain, query)
+        if meant != plain:
+            path["member"] = meant
+    if "member" in query:
+        query["member"] = encoded(str(query["member"]), query)
+    if "exclude" in body:
+        body["exclude"] = [encoded(member, body) for member in body["exclude"]]
+    for item in (*body.get("members", []), *body.get("reports", [])):
+        item["member"] = encoded(item["member"], body)
     items = body.get("items", [])
     for item in items:
         if "key" not in item:
