@@ -57,6 +57,20 @@ func TestOneLinePerRequest(t *testing.T) {
 	}
 }
 
+func TestTheLineSaysWhoHasAnsweredARead(t *testing.T) {
+	g := start(t, nil, func(_, v1 gin.IRouter) {
+		v1.GET("/strings/:key", func(c *gin.Context) {
+			c.Header("Gateway-Served-By", `replica;node="07c37dfe"`)
+			c.String(200, "value")
+		})
+	})
+	g.do(t, "GET", "/v1/strings/k", nil, "Authorization: Bearer "+goodKey)
+	eventually(t, "the line is written", func() bool { return g.log.String() != "" })
+	if got := lines(t, g.log.String())[0]["served_by"]; got != `replica;node="07c37dfe"` {
+		t.Errorf("served by %v", got)
+	}
+}
+
 // No key, value, token, path or query may reach the log, whatever becomes of the request.
 func TestLogHoldsNoSecret(t *testing.T) {
 	g := start(t, nil, func(public, v1 gin.IRouter) {

@@ -127,7 +127,7 @@ func TestSpansOfARequest(t *testing.T) {
 	g, spans := traceWith(t, sdktrace.AlwaysSample(), func(_, v1 gin.IRouter) {
 		v1.PUT("/strings/:key", told(
 			store.Sent{Cluster: "default", Node: "10.0.0.1:6379", Command: "SET", Commands: 1, Start: at, End: at.Add(time.Millisecond)},
-			store.Sent{Cluster: "default", Command: "GET", Commands: 50, Start: at, End: at.Add(2 * time.Millisecond)},
+			store.Sent{Cluster: "default", Replica: true, Command: "GET", Commands: 50, Start: at, End: at.Add(2 * time.Millisecond)},
 			store.Sent{Cluster: "default", Command: "GET", Commands: 1, Start: at, End: at.Add(time.Second), Code: store.CodeWrongType, RedisError: "WRONGTYPE"},
 			store.Sent{Cluster: "default", Command: "GET", Commands: 1, Start: at, End: at, Code: store.CodeBackendTimeout},
 		))
@@ -145,7 +145,7 @@ func TestSpansOfARequest(t *testing.T) {
 	})
 	wantAttributes(t, set, map[string]string{"db.system.name": "redis", "db.operation.name": "SET", "slotgate.cluster": "default",
 		"server.address": "10.0.0.1", "server.port": "6379"})
-	wantAttributes(t, pipeline, map[string]string{"db.system.name": "redis", "db.operation.name": "PIPELINE GET", "db.operation.batch.size": "50", "slotgate.cluster": "default"})
+	wantAttributes(t, pipeline, map[string]string{"db.system.name": "redis", "db.operation.name": "PIPELINE GET", "db.operation.batch.size": "50", "slotgate.cluster": "default", "slotgate.replica": "true"})
 	wantAttributes(t, refused, map[string]string{"db.system.name": "redis", "db.operation.name": "GET", "slotgate.cluster": "default",
 		"db.response.status_code": "WRONGTYPE", "error.type": "WRONGTYPE"})
 	wantAttributes(t, late, map[string]string{"db.system.name": "redis", "db.operation.name": "GET", "slotgate.cluster": "default", "error.type": "backend_timeout"})
