@@ -210,28 +210,23 @@ func TestWithoutReplicaReadsPrimariesAnswer(t *testing.T) {
 // While a slot moves, the replicas of its old primary lose its keys, and do not know where they are.
 func TestReplicasDoNotSayThatAMovingKeyIsAbsent(t *testing.T) {
 	c := clustertest.Shared(t)
-	s, id := newStore(t, c), newApp(t)
+	s, id := newPolled(t, c), newApp(t)
 	ctx := testContext(t)
+	asked := func(result string) float64 { return s.figures(t, "slotgate_replica_reads_total")["default,"+result] }
 	key, number := "k", slot.Of(id.Prefix+"k")
 	must[store.SetResult](t)(s.Set(ctx, id, key, []byte("v"), store.SetOptions{}))
-	fromReplicas(t, s, id, key)
+	fromReplicas(t, s.Store, id, key)
 	from := must[*localcluster.Node](t)(c.PrimaryOf(ctx, number))
 	to := must[*localcluster.Node](t)(c.PrimaryOf(ctx, (number+8192)%slot.Count))
 	if from == to {
 		to = must[*localcluster.Node](t)(c.PrimaryOf(ctx, (number+4096)%slot.Count))
 	}
-	read := func(when string) {
+	single := func(when string) {
 		t.Helper()
-		for range 30 {
+		for range 10 {
 			rd := store.Reading{Replicas: true}
 			if v, err := s.Get(ctx, id, key, store.GetOptions{Reading: rd, WithTTL: true}); err != nil || string(v.Data) != "v" {
 				t.Fatalf("%s: %q, %v", when, v.Data, err)
-			}
-			if it := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{key}, rd))[0]; !it.Found || it.Err != nil {
-				t.Fatalf("%s: %+v", when, it)
-			}
-			if it := must[[]store.FlagItem](t)(s.MExists(ctx, id, []string{key}, rd))[0]; !it.Flag || it.Err != nil {
-				t.Fatalf("%s: %+v", when, it)
 			}
 			if _, err := s.KeyInfo(ctx, id, key, false, rd); err != nil {
 				t.Fatalf("%s: %v", when, err)
@@ -241,19 +236,43 @@ func TestReplicasDoNotSayThatAMovingKeyIsAbsent(t *testing.T) {
 			}
 		}
 	}
+	batch := func(when string) {
+		t.Helper()
+		for range 10 {
+			rd := store.Reading{Replicas: true}
+			if it := must[[]store.GetItem](t)(s.MGet(ctx, id, []string{key}, rd))[0]; !it.Found || it.Err != nil {
+				t.Fatalf("%s: %+v", when, it)
+			}
+			if it := must[[]store.FlagItem](t)(s.MExists(ctx, id, []string{key}, rd))[0]; !it.Flag || it.Err != nil {
+				t.Fatalf("%s: %+v", when, it)
+			}
+		}
+	}
+	// read goes on until a replica was asked, in vain if it has not the key.
+	read := func(when, result string) {
+		t.Helper()
+		for _, way := range []func(string){single, batch} {
+			before := asked(result)
+			eventually(t, func() string {
+				if way(when); asked(result) == before {
+					return when + ": no read is answered with " + result
+				}
+				return ""
+			})
+		}
+	}
 	if err := c.BeginMigration(ctx, number, from, to); err != nil {
 		t.Fatal(err)
 	}
-	read("before the key has moved")
+	read("before the key has moved", "replica")
 	if moved, err := c.MoveKeys(ctx, number, from, to, 100); err != nil || moved == 0 { // other tests have keys there too
 		t.Fatal(moved, err)
 	}
-	read("while the slot moves")
+	read("while the slot moves", "absent")
 	if err := c.EndMigration(ctx, number, to); err != nil {
 		t.Fatal(err)
 	}
-	read("afterwards")
-	fromReplicas(t, s, id, key)
+	read("afterwards", "replica")
 	if err := c.MigrateSlot(ctx, number, to, from); err != nil {
 		t.Fatal(err)
 	}
