@@ -45,7 +45,8 @@ type Kept struct {
 	Late        bool  // it had expired when it was completed
 }
 
-// Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began. Errors: validation_failed, ErrNoPool,
+// Renew lets a lease last for leaseMS from now, but not longer than the pool's max_ms since it began, or than it lasts
+// already. Errors: validation_failed, ErrNoPool,
 // ErrNoLease, ErrOtherFence, ErrLost, forbidden, or an outcome.
 func (p *Pools) Renew(ctx context.Context, id *acl.Identity, pool Pool, c Claim, leaseMS int64) (Kept, error) {
 	var f faults.List

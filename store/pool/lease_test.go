@@ -260,3 +260,18 @@ func TestAdaptiveLeasesAMemberUpToTheLimit(t *testing.T) {
 	b = newBench(t, pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 1}}).with("a b", nil)
 	b.want("a sticky key", b.allocated(pool.Request{LeaseMS: 10_000, Sticky: "s"})+b.allocated(pool.Request{LeaseMS: 10_000, Sticky: "s"}), "ab")
 }
+
+func TestALeaseIsNotShortenedByAShorterMaximum(t *testing.T) {
+	b := newBench(t, inflight(0)).with("a", nil)
+	claims, _ := b.hold(1)
+	d := inflight(0)
+	d.Lease.MaxMS = 5000
+	b.define(d)
+	b.now += 10 * second
+	if kept, err := b.Renew(testContext(t), b.id, b.pool, claims[0], 5000); err != nil || kept.ExpiresAtMS != T0/1000+15_000 {
+		t.Errorf("renewed: %+v, %v", kept, err)
+	}
+	if kept, err := b.Renew(testContext(t), b.id, b.pool, claims[0], 5000); err != nil || kept.ExpiresAtMS != T0/1000+15_000 {
+		t.Errorf("renewed once more: %+v, %v", kept, err)
+	}
+}

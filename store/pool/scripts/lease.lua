@@ -31,7 +31,7 @@ local m = sub(held, 17)
 
 if ttl > 0 then
   if late then return {-3} end -- lost: another may have its place
-  ends = math.min(now + ttl, start + most)
+  ends = math.min(now + ttl, math.max(start + most, ends)) -- what was promised stays, also when leases may not be as long any more
   call('ZADD', KEYS[2], ends, id)
   if ends < unpack('<d', call('GETRANGE', KEYS[5], '40', '47')) then call('SETRANGE', KEYS[5], '40', pack('<d', ends)) end
 else
