@@ -161,7 +161,7 @@ type Health struct {
 	Factor    float64   `json:"factor"`     // by which its weight counts, Floor to 1
 	LatencyMS float64   `json:"latency_ms"` // with five samples at the baseline supposed
 	Changed   bool      `json:"changed"`    // it has another condition since this report
-	Ejections int64     `json:"ejections"`  // how often a trial failed since it was healthy: its next ejection is 2^n times as long
+	Ejections int64     `json:"ejections"`  // since it was healthy: its next one is 2^n times as long as the first
 }
 
 // Report takes reports, in their order and at one time, and returns the health after each. Those on members that have left change nothing.

@@ -239,3 +239,30 @@ func TestWhoIsEjectedDoesNotSayWhatIsUsual(t *testing.T) {
 		t.Errorf("got %+v", h)
 	}
 }
+
+// A member that passes its trials and fails again before it is healthy stays away longer, as one whose trial fails.
+func TestWhoIsEjectedAgainStaysAwayLonger(t *testing.T) {
+	b := newAdaptive(t, "A B C")
+	for _, seconds := range []float64{5, 10, 20} {
+		for range 5 {
+			b.failure("A")
+		}
+		start := float64(b.now-T0) / second
+		b.at(start + seconds - 0.001)
+		b.want(fmt.Sprint("just before ", seconds, " s"), b.drawn(0), "B")
+		b.at(start + seconds)
+		b.want(fmt.Sprint("after ", seconds, " s"), b.drawn(0), "Atrial")
+		for range 3 {
+			b.success("A", 100)
+		}
+	}
+	for range 31 {
+		b.now += second
+		b.success("A", 100)
+	}
+	for range 5 {
+		b.failure("A")
+	}
+	b.now += 5 * second
+	b.want("when it was healthy meanwhile", b.drawn(0), "Atrial")
+}
