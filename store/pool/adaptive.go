@@ -2,9 +2,11 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/faults"
 	"github.com/slotgate/slotgate/store/packed"
 )
@@ -190,10 +192,14 @@ func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []
 		return nil, err
 	}
 	q := packed.Reader{Rest: text}
-	all := make([]Health, len(list))
+	all, changed := make([]Health, len(list)), false
 	for i := range all {
 		all[i] = readHealth(&q)
 		all[i].Member = list[i].Member
+		changed = changed || all[i].Changed
+	}
+	if changed {
+		p.views.changed(poolOf(id, keysOf(id, pool.Name)))
 	}
 	return all, whole(&q)
 }
@@ -201,6 +207,9 @@ func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []
 // Health is that of all eligible members, in the order of the ring. Errors: ErrNoPool, forbidden, or an outcome.
 func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []Health, err error) {
 	text, err := p.report(ctx, id, pool, CommandShow)
+	if errors.Is(err, errLarge) {
+		return p.healthOfLarge(ctx, id, pool)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -213,18 +222,40 @@ func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []
 	return all, whole(&q)
 }
 
+// errLarge says that the gateway has to compute what the script would need too long for.
+var errLarge = errors.New("pool: it is large")
+
+// report runs the script of reports, or with none that which tells the health of all. Error: also errLarge, of the latter.
 func (p *Pools) report(ctx context.Context, id *acl.Identity, pool Pool, command string, reports ...any) (string, error) {
 	k := keysOf(id, pool.Name)
-	b := pool.Definition.settings().append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
-	values, err := p.run(ctx, id, command, scriptReport, []string{k.ring(), k.health(), k.adaptiveSums(), k.state()}, append([]any{b}, reports...)...)
-	if err != nil {
-		return "", err
+	name := poolOf(id, k)
+	names := []string{k.ring(), k.health(), k.adaptiveSums(), k.state()}
+	settings := pool.Definition.settings()
+	for range 3 {
+		b := settings.append(packed.AppendFraction(packed.Append(nil, p.Clock()), p.Draw()))
+		if settings.BaselineMS == 0 && len(reports) > 0 && p.views.isLarge(name) {
+			usual, err := p.usual(ctx, id, pool, command)
+			if err != nil {
+				return "", err
+			}
+			b = packed.AppendFraction(b[:len(b)-8], usual) // the last of the settings
+		}
+		values, err := p.run(ctx, id, command, scriptReport, names, append([]any{b}, reports...)...)
+		if err != nil {
+			return "", err
+		}
+		if values[0] != any(int64(statusSize)) {
+			text, ok := values[0].(string)
+			if !ok {
+				return "", badReply()
+			}
+			return text, nil
+		}
+		if p.views.setLarge(name, true); len(reports) == 0 {
+			return "", errLarge
+		}
 	}
-	text, ok := values[0].(string)
-	if !ok {
-		return "", badReply()
-	}
-	return text, nil
+	return "", store.NewError(store.CodeBackendError, "the pool changes faster than its members can be weighed")
 }
 
 func readHealth(p *packed.Reader) (h Health) {

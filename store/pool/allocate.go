@@ -119,17 +119,18 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 		return res, false, store.NewError(store.CodeCorruptValue, "the definition of the pool has a policy that this gateway does not know")
 	}
 	k := keysOf(id, pool.Name)
-	names := c.keys(k)
-	if r.Sticky != "" {
-		names = append(names, k.sticky(r.Sticky))
-	}
-	args := p.arguments(c, r)
-	names, argv := p.keep(k, i, names, []any{args})
-	if i.Key != "" {
-		argv = append(argv, c.shape())
+	t := attempt{choice: c, pool: pool, keys: k, name: poolOf(id, k), request: r, once: i}
+	if t.limited() && p.views.isLarge(t.name) {
+		t.enlarge(true)
 	}
 	for range maxRounds {
-		values, err := p.run(ctx, id, CommandAllocate, c.script, names, argv...)
+		if t.chosen {
+			if err := p.draw(ctx, id, &t); err != nil {
+				return res, false, store.NotDone(err)
+			}
+		}
+		names, argv := p.words(&t)
+		values, err := p.run(ctx, id, CommandAllocate, t.script, names, argv...)
 		if err != nil {
 			return res, false, err
 		}
@@ -137,24 +138,78 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 		if err != nil {
 			return res, false, err
 		}
-		switch a.status {
-		case statusCooled:
-			err = p.cooled(ctx, id, k, pool.Definition)
-		case statusExpired:
-			var reaped Reaped
-			if reaped, err = p.reap(ctx, id, pool, CommandAllocate, reapedAtOnce); err == nil {
-				p.Reaped(id, pool.Name, reaped)
-			}
-			_ = packed.Append(args[:onwardAt], 1) // in place
-		default:
-			res, err = c.result(a)
+		final, why, err := p.prepare(ctx, id, &t, a.status)
+		switch {
+		case err != nil:
+			return res, false, store.NotDone(err)
+		case why != "":
+			return Result{Reason: why}, false, nil
+		case final:
+			res, err = t.result(a)
 			return res, a.replayed, err
 		}
-		if err != nil {
-			return res, false, store.NotDone(err)
-		}
 	}
-	return res, false, store.NewError(store.CodeBackendError, "members that have cooled do not come back")
+	return res, false, store.NewError(store.CodeBackendError, "the pool changes faster than its members can be chosen")
+}
+
+// attempt is an allocation until it has an answer.
+type attempt struct {
+	choice
+	pool    Pool
+	keys    keys
+	name    string // of the pool, among all
+	request *Request
+	once    store.Idempotency
+	args    []byte // ARGV[1]; nil = to be made
+	onward  bool   // it goes on though leases have expired
+}
+
+// words are the keys and arguments of the script.
+func (p *Pools) words(t *attempt) ([]string, []any) {
+	names := t.choice.keys(t.keys)
+	if t.request.Sticky != "" {
+		names = append(names, t.keys.sticky(t.request.Sticky))
+	}
+	if t.args == nil || t.chosen {
+		t.args = p.arguments(t.choice, t.request)
+	}
+	if t.onward {
+		_ = packed.Append(t.args[:onwardAt], 1) // in place
+	}
+	names, argv := p.keep(t.keys, t.once, names, []any{t.args})
+	if t.once.Key != "" {
+		argv = append(argv, t.shape())
+	}
+	return names, argv
+}
+
+// prepare does what a script has asked for by its status before it can choose. final says that it has chosen, or has found nobody; a reason
+// says so for it.
+func (p *Pools) prepare(ctx context.Context, id *acl.Identity, t *attempt, status int64) (final bool, why Reason, err error) {
+	switch status {
+	case statusCooled:
+		err = p.cooled(ctx, id, t.keys, t.pool.Definition)
+		p.views.changed(t.name)
+	case statusExpired:
+		var reaped Reaped
+		if reaped, err = p.reap(ctx, id, t.pool, CommandAllocate, reapedAtOnce); err == nil {
+			p.Reaped(id, t.pool.Name, reaped)
+		}
+		t.onward = true
+		p.views.changed(t.name)
+	case statusSize:
+		t.enlarge(!t.large)
+		p.views.setLarge(t.name, t.large)
+	case statusPlan:
+		err = p.plan(ctx, id, t.keys, t.variant, len(t.request.Exclude) > 0)
+	case statusFar:
+		why, err = p.replan(ctx, id, t.keys, t.variant, leading{turns: t.count, exclude: t.request.Exclude})
+	case statusStale:
+		p.views.changed(t.name)
+	default:
+		return true, "", nil
+	}
+	return false, why, err
 }
 
 // choice is how a request is decided.
@@ -167,7 +222,17 @@ type choice struct {
 	micros int64 // of the lease, 0 = none
 	sticky int64 // ms that a sticky key is known, 0 = there is none
 	most   int64 // leases of a member, 0 = any number
+
+	variant Variant // of weighted_round_robin
+	large   bool    // it is by the script for more than 64 members
+	chosen  bool    // of whom the gateway draws
+	list    []drawn
+	why     Reason // why it has drawn nobody
+	view    *view
 }
+
+// limited says whether the script is for 64 members at most.
+func (c *choice) limited() bool { return c.variant != "" || c.drawn }
 
 func choiceOf(d *Definition, r *Request) choice {
 	c := choice{count: max(r.Count, 1), sticky: d.StickyMS, micros: r.LeaseMS * 1000, more: keys.none}
@@ -180,7 +245,7 @@ func choiceOf(d *Definition, r *Request) choice {
 	case RoundRobin:
 		c.script, c.more = scriptRoundRobin, keys.ordered
 	case WeightedRoundRobin:
-		c.script, c.more = scriptSmooth, keys.weighted
+		c.script, c.more, c.variant = scriptSmooth, keys.weighted, d.Variant
 		if d.Variant == Classic {
 			c.script = scriptClassic
 		}
@@ -224,10 +289,15 @@ func (p *Pools) arguments(c choice, r *Request) []byte {
 	for _, m := range r.Exclude {
 		b = packed.AppendText(b, m)
 	}
-	if c.adapts != nil {
+	switch {
+	case c.chosen:
+		b = c.view.given(b, c.adapts != nil, c.list, c.why)
+	case c.large:
+		b = packed.Append(b, map[Variant]int64{Smooth: 1, Classic: 2}[c.variant])
+	case c.adapts != nil:
 		b = c.adapts.append(b)
-	}
-	if c.drawn {
+		fallthrough
+	case c.drawn:
 		for range c.count {
 			b = packed.AppendFraction(b, p.Draw())
 		}

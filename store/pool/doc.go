@@ -15,5 +15,11 @@
 // is next, not that nobody else has the same one. After a failover counts and leases may be those of a moment before, as replication is
 // asynchronous; the fence of a lease grows all the same, and whoever protects a resource by it compares.
 //
+// Scripts look at all members of a pool where there are 64 at most. Of more, gateways compute what would block Redis longer with each member. For
+// weighted_round_robin that is a schedule, in Redis, of which each allocation takes the next turn: the same sequence, but that who is excluded
+// keeps its turn, where a small pool goes on as if it were not there. For weighted_random and adaptive it is what they draw, by what was read
+// within the last 200 ms, and a script that refuses whoever may not be chosen any more: what others have given to a pool may be seen that much
+// later, what they have taken is seen at once.
+//
 // Where definitions are stored is not its business: they come with each call.
 package pool

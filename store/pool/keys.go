@@ -13,13 +13,15 @@ import (
 // of a key, so they may have any bytes. A member is eligible if it is available and does not cool.
 //
 //	:d      hash, the definition, see package definitions
-//	:st     string, nine doubles: when the first member has cooled, or 0; position that round robin has served last; place and level of
+//	:st     string, fourteen doubles: when the first member has cooled, or 0; position that round robin has served last; place and level of
 //	        the classic variant; last fence; when the first lease may have expired, or 0; leases abandoned; last position given; 1 if a
-//	        member has had meta. It is there as long as the definition is: where it is missing, scripts write nothing
+//	        member has had meta; 1 if more than 64 members are eligible; an epoch, which grows with each change of them and of their weights,
+//	        and with each schedule; three of the schedule, see scripts/schedule.lua. It is there as long as the definition is: where it is missing, scripts write nothing
 //	:m      hash, member -> doubles weight, position, 1 if available; then its meta
 //	:cnt    sorted set of the eligible by allocations
 //	:ring   sorted set of the eligible by position
 //	:w      string, for each of the ring two doubles: weight, and what the smooth variant has to its credit
+//	:sch    string, turns of weighted round robin, see scripts/schedule.lua
 //	:off    sorted set of the others by allocations, also of members that were removed
 //	:gone   sorted set of the removed that are in off, by the time in us of that: the last MaxHistory
 //	:cool   sorted set of members by the time in us when they have cooled
@@ -34,7 +36,7 @@ import (
 type keys string
 
 // Blank is the state of a pool that was just defined.
-var Blank = strings.Repeat("\x00", 9*8)
+var Blank = strings.Repeat("\x00", 14*8)
 
 // DefinitionKey is where the definition of a pool is kept.
 func DefinitionKey(id *acl.Identity, name string) string { return string(keysOf(id, name)) + "d" }
@@ -52,6 +54,7 @@ func (k keys) members() string      { return string(k) + "m" }
 func (k keys) counts() string       { return string(k) + "cnt" }
 func (k keys) ring() string         { return string(k) + "ring" }
 func (k keys) weights() string      { return string(k) + "w" }
+func (k keys) schedule() string     { return string(k) + "sch" }
 func (k keys) off() string          { return string(k) + "off" }
 func (k keys) gone() string         { return string(k) + "gone" }
 func (k keys) cooling() string      { return string(k) + "cool" }
@@ -78,7 +81,7 @@ func (k keys) record(idempotency string) string {
 // all but what sticky keys have and the records, which expire.
 func (k keys) all() []string {
 	return []string{k.state(), k.members(), k.counts(), k.ring(), k.weights(), k.off(), k.cooling(), k.inflight(), k.heldOff(),
-		k.expiries(), k.leases(), k.health(), k.sums(), k.adaptiveSums(), k.gone()}
+		k.expiries(), k.leases(), k.health(), k.sums(), k.adaptiveSums(), k.gone(), k.schedule()}
 }
 
 // held are the keys of leases, in the order of the scripts.

@@ -99,6 +99,9 @@ func (p *Pools) settle(ctx context.Context, id *acl.Identity, pool Pool, c Claim
 	if q.Err != nil || q.Rest != "" {
 		return Kept{}, false, badReply()
 	}
+	if micros == 0 {
+		p.views.freed(poolOf(id, k), kept.Member)
+	}
 	return kept, a.replayed, nil
 }
 

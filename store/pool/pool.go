@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
 )
@@ -39,7 +41,11 @@ type Config struct {
 }
 
 // Pools are those of all apps. They are safe for concurrent use.
-type Pools struct{ Config }
+type Pools struct {
+	Config
+	planning singleflight.Group
+	views    *views
+}
 
 // New makes Pools.
 func New(cfg Config) *Pools {
@@ -52,7 +58,7 @@ func New(cfg Config) *Pools {
 	if cfg.Reaped == nil {
 		cfg.Reaped = func(*acl.Identity, string, Reaped) {}
 	}
-	return &Pools{cfg}
+	return &Pools{Config: cfg, views: newViews()}
 }
 
 // Pool is a pool as it is for a request: its name, and a valid definition.
@@ -86,11 +92,16 @@ func allocatorText(policies ...string) string {
 var (
 	scriptLeastUsed     = allocator("least_used")
 	scriptRoundRobin    = allocator("round_robin")
-	scriptSmooth        = allocator("weights", "smooth")
-	scriptClassic       = allocator("weights", "classic")
-	scriptRandom        = allocator("search", "random")
+	scriptSmooth        = allocator("small", "weights", "smooth")
+	scriptClassic       = allocator("small", "weights", "classic")
+	scriptSchedule      = allocator("schedule") // of both, for more than 64 members
+	scriptPlan          = store.NewScript(text("plan"))
+	scriptPlanned       = store.NewScript(text("planned"))
+	scriptRandom        = allocator("small", "search", "random")
 	scriptLeastInflight = allocator("least_inflight")
-	scriptAdaptive      = allocator("adaptive", "health", "search", "adaptive_choose")
+	scriptAdaptive      = allocator("small", "adaptive", "health", "search", "adaptive_choose")
+	scriptGiven         = allocator("given") // of both, for more than 64 members
+	scriptView          = store.NewScript(text("view"))
 	scriptReport        = store.NewScript(text("report_head") + text("health") + text("failed") + text("report"))
 	scriptReap          = store.NewScript(text("reap_head") + text("health") + text("failed") + text("reap"))
 	scriptMembers       = store.NewScript(text("members"))
@@ -149,6 +160,10 @@ const (
 	statusCooled   = -22
 	statusExpired  = -23
 	statusNone     = -24
+	statusSize     = -25 // the pool is large, or not any more: it is another script's
+	statusPlan     = -26 // there is no good schedule
+	statusFar      = -27 // who is not excluded is too far away in it
+	statusStale    = -28 // who was drawn may not be chosen any more
 )
 
 // answer is the reply of a script that keeps its answer: a string, now or as it was the first time, or a status that is not 0 and

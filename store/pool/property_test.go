@@ -27,8 +27,14 @@ func TestScriptsDoWhatTheModelDoes(t *testing.T) {
 		b := &bench{t: t, id: newApp(t), now: T0}
 		b.pool.Name = "p"
 		b.Pools = pool.New(pool.Config{Redis: s, Clock: func() int64 { return b.now }, Draw: func() float64 { return b.draw }})
-		w := walk{b, random, newModel(), nil}
+		w := walk{b, random, newModel(), nil, n%4 == 3}
 		w.redefine()
+		if w.many {
+			for _, m := range numbered("m", 70) {
+				w.m.put(m, b.now, false)
+			}
+			b.put(numbered("m", 70)...)
+		}
 		for range 40 {
 			w.step()
 			if t.Failed() {
@@ -44,9 +50,15 @@ type walk struct {
 	*rand.Rand
 	m    *model
 	said []string
+	many bool // members, so that the gateway computes what the scripts would take too long for
 }
 
-func (w *walk) name() string { return []string{"a", "b", "c", "d", "\x00e"}[w.IntN(5)] }
+func (w *walk) name() string {
+	if w.many {
+		return fmt.Sprintf("m%04d", w.IntN(72))
+	}
+	return []string{"a", "b", "c", "d", "\x00e"}[w.IntN(5)]
+}
 
 func (w *walk) redefine() {
 	d := pool.Definition{
@@ -125,7 +137,7 @@ func (w *walk) change() {
 
 func (w *walk) choose() {
 	r := pool.Request{Count: w.IntN(4)}
-	for w.IntN(3) == 0 {
+	for (!w.many || w.m.d.Policy != pool.WeightedRoundRobin) && w.IntN(3) == 0 { // a schedule has its own way there
 		r.Exclude = append(r.Exclude, w.name())
 	}
 	if w.IntN(3) == 0 {

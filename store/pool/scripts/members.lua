@@ -13,7 +13,7 @@ if now == 0 then
 end
 local state = call('GET', KEYS[1])
 if not state then return {-24} end
-local wake, cursor, place, level, fence, due, abandoned, last, described = unpack('<ddddddddd', state)
+local wake, cursor, place, level, fence, due, abandoned, last, described, large, epoch, turn, length, plan = unpack('<dddddddddddddd', state)
 local weights = call('GET', KEYS[5]) or ''
 local reset = false -- what was made of members and weights begins anew
 
@@ -162,9 +162,12 @@ end
 wake = tonumber(call('ZRANGE', KEYS[7], '0', '0', 'WITHSCORES')[2]) or 0
 if reset then
   place, level = 0, 0
+  -- Of more than 64 members the gateways compute what scripts would take too long for. The epoch is no lower than the time, so that a pool
+  -- that was removed and made anew has another.
+  large, epoch, length = #weights > 64 * 16 and 1 or 0, math.max(epoch + 1, now), 0
   call('DEL', KEYS[11], KEYS[12])
   if weights == '' then call('DEL', KEYS[5]) else call('SET', KEYS[5], weights) end
 end
-local new = pack('<ddddddddd', wake, cursor, place, level, fence, due, abandoned, last, described)
+local new = pack('<dddddddddddddd', wake, cursor, place, level, fence, due, abandoned, last, described, large, epoch, turn, length, plan)
 if new ~= state then call('SET', KEYS[1], new) end
 return done

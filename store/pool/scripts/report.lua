@@ -19,6 +19,7 @@ end
 
 local names, list = {}, {}
 if not ARGV[2] or baseline == 0 then
+  if unpack('<d', call('GET', KEYS[4]), 73) == 1 then return {-25} end -- of many members the gateway computes it
   names = call('ZRANGE', KEYS[1], '0', '-1')
   list = everyone(KEYS[2], names)
 end

@@ -4,7 +4,8 @@
 -- outcome 0 success, 1 failure, 2 failure by time; latency in ms; saturation 0 to 1, -1 = unknown; length of the member, the member. With no
 -- ARGV[2] all members of the ring are told.
 -- Returns a string, for each report doubles: state, 3 = there is no such member; weight by its health; latency in ms; 1 if it has another
--- state now; ejections in a row. When all are told the name follows, behind its length. Or {-24}: there is no such pool.
+-- state now; ejections in a row. When all are told the name follows, behind its length. Or {-24}: there is no such pool, {-25}: it is large, and the
+-- baseline is missing, or all are to be told.
 local call, pack, unpack, sub = redis.call, struct.pack, struct.unpack, string.sub
 local now, drawn, start = unpack('<dd', ARGV[1])
 if call('EXISTS', KEYS[4]) == 0 then return {-24} end

@@ -1,0 +1,99 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"github.com/slotgate/slotgate/acl"
+)
+
+// enlarge takes the script for more than 64 members, or the one for fewer.
+func (t *attempt) enlarge(large bool) {
+	t.choice = choiceOf(t.pool.Definition, t.request)
+	t.args = nil
+	if !large {
+		return
+	}
+	t.large = true
+	switch {
+	case t.variant != "":
+		t.script, t.more = scriptSchedule, keys.scheduled
+	case t.adapts != nil:
+		t.script, t.more, t.chosen = scriptGiven, keys.givenKnown, true
+	default:
+		t.script, t.more, t.chosen = scriptGiven, keys.given, true
+	}
+}
+
+func (k keys) scheduled() []string  { return []string{k.ring(), k.weights(), k.schedule()} }
+func (k keys) given() []string      { return []string{k.ring(), k.weights()} }
+func (k keys) givenKnown() []string { return []string{k.ring(), k.weights(), k.health()} }
+
+// needs are what a view of the pool is read for.
+func (d *Definition) needs(command string) needs {
+	if d.Policy != AdaptivePolicy {
+		return needs{command: command}
+	}
+	return needs{command: command, health: true, most: d.Lease.MaxPerMember}
+}
+
+// draw draws for an allocation from a large pool. Nobody is drawn only by what has just been read.
+func (p *Pools) draw(ctx context.Context, id *acl.Identity, t *attempt) (err error) {
+	numbers := make([]float64, t.count)
+	for i := range numbers {
+		numbers[i] = p.Draw()
+	}
+	for n := t.pool.Definition.needs(CommandAllocate); ; n.newest = true {
+		if t.view, err = p.view(ctx, id, t.keys, n); err != nil {
+			return err
+		}
+		if !t.view.large {
+			t.list, t.why = nil, "" // the script says so
+			return nil
+		}
+		t.list, t.why, err = t.view.draw(t.adapts, t.request.Exclude, t.micros > 0, numbers, p.now(t.view))
+		if err != nil || t.why == "" || n.newest || time.Since(t.view.taken) < nobodyTime {
+			return err
+		}
+	}
+}
+
+// usual is what health is measured by in a large pool, in ms.
+func (p *Pools) usual(ctx context.Context, id *acl.Identity, pool Pool, command string) (float64, error) {
+	a := pool.Definition.settings()
+	n := pool.Definition.needs(command)
+	n.health = true
+	v, err := p.view(ctx, id, keysOf(id, pool.Name), n)
+	if err != nil || !v.large {
+		return 0, err
+	}
+	all, err := v.records(a, p.now(v))
+	if err != nil {
+		return 0, err
+	}
+	return a.usual(all), nil
+}
+
+// healthOfLarge is Health for a large pool.
+func (p *Pools) healthOfLarge(ctx context.Context, id *acl.Identity, pool Pool) ([]Health, error) {
+	a := pool.Definition.settings()
+	n := pool.Definition.needs(CommandShow)
+	n.health, n.newest = true, true
+	v, err := p.view(ctx, id, keysOf(id, pool.Name), n)
+	if err != nil {
+		return nil, err
+	}
+	now := p.now(v)
+	all, err := v.records(a, now)
+	if err != nil {
+		return nil, err
+	}
+	usual := a.usual(all)
+	list := make([]Health, len(all))
+	for i := range all {
+		r := &all[i]
+		list[i] = Health{Member: v.names[i], Condition: conditions[int(r.state)&3], Ejections: int64(r.ejections)}
+		list[i].Factor, list[i].LatencyMS = a.weigh(r, usual, float64(now))
+	}
+	return list, nil
+}

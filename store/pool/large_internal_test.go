@@ -1,0 +1,94 @@
+package pool
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/storetest"
+)
+
+// counting counts the scripts that run.
+type counting struct {
+	*store.Store
+	mu  sync.Mutex
+	ran map[*store.Script]int
+}
+
+func (c *counting) RunScript(ctx context.Context, id *acl.Identity, command string, sc *store.Script, keys []string, argv ...any) ([]any, error) {
+	c.mu.Lock()
+	c.ran[sc]++
+	c.mu.Unlock()
+	return c.Store.RunScript(ctx, id, command, sc, keys, argv...)
+}
+
+// However many ask, a gateway computes one schedule, and reads a pool once.
+func TestAGatewayComputesOnceForAllWhoAsk(t *testing.T) {
+	ctx := t.Context()
+	redis := &counting{Store: storetest.New(t, func(c *store.Config) { c.Overload.Off = true }), ran: map[*store.Script]int{}}
+	id := storetest.App(t, "pools:*")
+	p := New(Config{Redis: redis, Clock: func() int64 { return 1_800_000_000_000_000 }})
+	for policy, script := range map[Policy]*store.Script{WeightedRoundRobin: scriptPlanned, WeightedRandom: scriptView, AdaptivePolicy: scriptView} {
+		pool := Pool{Name: string(policy), Definition: &Definition{Policy: policy}}
+		if err := pool.Definition.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		define := store.NewScript("return {redis.call('SETNX', KEYS[1], ARGV[1])}")
+		if _, err := redis.RunScript(ctx, id, CommandDefine, define, Keys(id, pool.Name), Blank); err != nil {
+			t.Fatal(err)
+		}
+		list := make([]Member, 300)
+		for i := range list {
+			list[i].Member = fmt.Sprint("m", i)
+		}
+		for range 3 {
+			weight := int64(1 + len(redis.ran))
+			list[0].Weight = &weight
+			if _, err := p.Put(ctx, id, pool, list); err != nil {
+				t.Fatal(err)
+			}
+			redis.ran[script] = 0
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					if _, _, err := p.Allocate(ctx, id, pool, &Request{}, store.Idempotency{}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			if n := redis.ran[script]; n > 1 {
+				t.Errorf("%s: done %d times", policy, n)
+			}
+		}
+	}
+}
+
+func TestViewsAreKeptWithinBounds(t *testing.T) {
+	s := newViews()
+	for i := range 3 * mostLarge {
+		s.setLarge(fmt.Sprint(i), true)
+		if len(s.large) > mostLarge {
+			t.Fatalf("%d pools are known to be large", len(s.large))
+		}
+	}
+	for i := range 500 {
+		s.keep(fmt.Sprint(i%200), &view{size: mostViewed / 100}, 0)
+	}
+	size := 0
+	for _, v := range s.views {
+		size += v.size
+	}
+	if size != s.size || size > mostViewed || len(s.views) < 99 {
+		t.Errorf("%d views of %d bytes, counted %d", len(s.views), size, s.size)
+	}
+	s.setLarge("p", true)
+	_, changes := s.find("p")
+	s.changed("p")
+	if s.keep("p", &view{}, changes); s.views["p"] != nil {
+		t.Error("what was read before a change is kept")
+	}
+}
