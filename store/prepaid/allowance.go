@@ -201,7 +201,7 @@ func (a *Allowance) try(now, n int64) (d Decision, other *Allowance) {
 	}
 	switch {
 	case a.refused > 0 && n >= a.refused && now < a.refusedUntil:
-		return a.denied(t, now, max(a.retryAt-now, 1)), nil
+		return a.denied(t, now, max(a.retryAt-now, 1)+a.longer(t, n)), nil
 	case a.failing && now < a.askAt:
 		return a.unasked(t, now, n), nil
 	case a.failing:

@@ -84,6 +84,9 @@ func (a *Allowance) step(first bool) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.asked = 0; cost == 0 { // what is lost on its way back is as if it was used
+		if err == nil && t.bucket {
+			a.refused = 0 // there are some again
+		}
 		if now := a.pool.Now(); err == nil && t.local() && (t.bucket || now < a.windowEnds.Load()) {
 			a.part(t).giveBack(t, now, back)
 		}
@@ -313,15 +316,19 @@ func (a *Allowance) deny(t *terms, now, least, retry int64) {
 			kept = append(kept, w)
 			continue
 		}
-		wait := retry
-		if t.bucket {
-			wait += (w.n - a.refused) * t.perToken
-		}
-		w.decision <- a.denied(t, now, wait)
+		w.decision <- a.denied(t, now, retry+a.longer(t, w.n))
 	}
 	clear(a.waiting[len(kept):])
 	a.waiting = kept
 	a.shut()
+}
+
+// longer is how much longer than for the least that is refused a take of n has to wait. A window has all of it again at once. a.mu is held.
+func (a *Allowance) longer(t *terms, n int64) int64 {
+	if !t.bucket {
+		return 0
+	}
+	return min(n-a.refused, math.MaxInt64/2/t.perToken) * t.perToken
 }
 
 // fail has nobody wait for Redis for a while. a.mu is held.

@@ -266,6 +266,54 @@ func TestWhoComesForATokenThatIsTheLastOneIsRefusedWithIt(t *testing.T) {
 	}
 }
 
+// exactOf is a limit of which every token is asked for.
+func exactOf(r ratelimit.Rule) Limit {
+	l := limitOf(r)
+	l.Mode = Exact
+	return l
+}
+
+func TestTheLastTokensGivenBackMayBeTakenAgain(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	a := g.Allowance(exactOf(rule(t, ratelimit.Rule{Limit: 3, PeriodMS: 60_000})))
+	d, _ := g.take(a, 3)
+	if d.Verdict != Allowed {
+		t.Fatalf("%+v", d)
+	}
+	a.GiveBack(d, 3)
+	g.work()
+	if d, _ := g.take(a, 1); d.Verdict != Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestTheLastTokensThatNobodyWaitedForMayBeTakenAgain(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	l := exactOf(rule(t, ratelimit.Rule{Limit: 3, PeriodMS: 60_000}))
+	l.OnError = ratelimit.Closed
+	a := g.Allowance(l)
+	x, _, _ := a.join(t.Context(), g.Now(), 3)
+	w.during = func() { w.during = nil; a.leave(x, false) }
+	g.work()
+	if d, _ := g.take(a, 1); d.Verdict != Allowed {
+		t.Errorf("%+v", d)
+	}
+}
+
+func TestWhoWantsMoreIsToldToWaitLonger(t *testing.T) {
+	w := newWorld()
+	g := w.gateway(t, 1)
+	a := g.Allowance(exactOf(rule(t, ratelimit.Rule{Limit: 100, PeriodMS: 60_000})))
+	if d, _ := g.take(a, 100); d.Verdict != Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if d, _ := g.take(a, 50); d.Verdict != Denied || d.RetryAfter != int64(30*time.Second) {
+		t.Errorf("%+v", d)
+	}
+}
+
 func TestAnExactRefusalOfManyDoesNotRefuseFew(t *testing.T) {
 	w := newWorld()
 	g := w.gateway(t, 1)
