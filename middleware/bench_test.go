@@ -33,9 +33,11 @@ func benchmarkEngine(b *testing.B, e http.Handler) {
 		Method: "GET", URL: &url.URL{Path: "/v1/strings/user:1"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Authorization": {"Bearer " + goodKey}}, Body: http.NoBody, RemoteAddr: "192.0.2.1:4711",
 	}
+	fresh := *req
 	b.ReportAllocs()
 	for b.Loop() {
 		clear(w.h)
+		*req = fresh // the chain leaves its state in it
 		e.ServeHTTP(w, req)
 	}
 }
@@ -98,8 +100,14 @@ func TestTheChainAllocatesOnce(t *testing.T) {
 		Method: "GET", URL: &url.URL{Path: "/v1/strings/user:1"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Authorization": {"Bearer " + goodKey}}, Body: http.NoBody, RemoteAddr: "192.0.2.1:4711",
 	}
-	e.ServeHTTP(w, req) // makes what is kept
-	if n := testing.AllocsPerRun(1000, func() { clear(w.h); e.ServeHTTP(w, req) }); n > 2 {
+	fresh := *req
+	serve := func() {
+		clear(w.h)
+		*req = fresh // the chain leaves its state in it
+		e.ServeHTTP(w, req)
+	}
+	serve() // makes what is kept
+	if n := testing.AllocsPerRun(1000, serve); n != 1 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -119,9 +127,11 @@ func BenchmarkChainOfManyApps(b *testing.B) {
 		Method: "GET", URL: &url.URL{Path: "/v1/strings/user:1"}, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: http.Header{"Authorization": values}, Body: http.NoBody, RemoteAddr: "192.0.2.1:4711",
 	}
+	fresh := *req
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		clear(w.h)
+		*req = fresh
 		values[0] = keys[i*7919%len(keys)]
 		e.ServeHTTP(w, req)
 	}
