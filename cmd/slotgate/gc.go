@@ -69,14 +69,23 @@ func (c *collector) adjust() {
 	if c.ended {
 		return
 	}
-	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
-	metrics.Read(live)
 	// Setting it stops the world for a moment, so that small changes are left alone.
-	if p := c.percentFor(int64(live[0].Value.Uint64())); p < c.now*9/10 || p > c.now*11/10 || p == c.most && p != c.now {
+	if p := c.percentFor(counted()); p < c.now*9/10 || p > c.now*11/10 || p == c.most && p != c.now {
 		c.now = p
 		debug.SetGCPercent(p)
 	}
 	c.afterNext()
+}
+
+// counted is how many bytes Go takes the percentage of: what is alive, and the stacks and globals where a collection begins to look. Thousands of
+// connections have more of those than live bytes.
+func counted() (n int64) {
+	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		n += int64(s.Value.Uint64())
+	}
+	return n
 }
 
 // percentFor is the percentage for so many live bytes: that of the room there is, but at least the least, and without a limit no more than most.
