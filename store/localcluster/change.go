@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // Failover hands a primary's slots to its first replica in the planned way, losing nothing, and returns the new primary when
@@ -115,18 +113,40 @@ func (c *Cluster) KillConnections(ctx context.Context, n *Node, kinds ...string)
 // StallReplication stops every running replica from taking over what its primary writes, while it still answers reads, with
 // older and older data, until ResumeReplication (or an hour has passed). WAIT then counts no replica.
 func (c *Cluster) StallReplication(ctx context.Context) error {
-	// A paused server puts off the writes of all its clients, and the primary is one of them.
-	return c.eachReplica(ctx, func(r *redis.Client) error {
-		return r.Do(ctx, "CLIENT", "PAUSE", time.Hour.Milliseconds(), "WRITE").Err()
-	})
+	return c.eachReplica(ctx, func(n *Node) error { return n.StallReplication(ctx) })
 }
 
 // ResumeReplication ends StallReplication; WaitOK tells when the replicas are in contact again.
 func (c *Cluster) ResumeReplication(ctx context.Context) error {
-	return c.eachReplica(ctx, func(r *redis.Client) error { return r.ClientUnpause(ctx).Err() })
+	return c.eachReplica(ctx, func(n *Node) error { return n.ResumeReplication(ctx) })
 }
 
-func (c *Cluster) eachReplica(ctx context.Context, do func(*redis.Client) error) error {
+// StallReplication is that of a cluster for one node, whatever its role. Its link to its primary stays up.
+func (n *Node) StallReplication(ctx context.Context) error {
+	// A paused server puts off the writes of all its clients, and the primary is one of them.
+	return n.Client().Do(ctx, "CLIENT", "PAUSE", time.Hour.Milliseconds(), "WRITE").Err()
+}
+
+// ResumeReplication ends StallReplication of one node.
+func (n *Node) ResumeReplication(ctx context.Context) error {
+	return n.Client().ClientUnpause(ctx).Err()
+}
+
+// CutReplication breaks the link of a replica to its primary and has it fail to make another, until MendReplication. It still answers reads,
+// with what it has, and says that the link is down.
+func (n *Node) CutReplication(ctx context.Context) error {
+	if err := n.Client().ConfigSet(ctx, "masterauth", "not the password").Err(); err != nil {
+		return err
+	}
+	return n.Client().Do(ctx, "CLIENT", "KILL", "TYPE", "master").Err()
+}
+
+// MendReplication ends CutReplication; WaitOK tells when the replica is in contact again.
+func (n *Node) MendReplication(ctx context.Context) error {
+	return n.Client().ConfigSet(ctx, "masterauth", n.cluster.options.Password).Err()
+}
+
+func (c *Cluster) eachReplica(ctx context.Context, do func(*Node) error) error {
 	for _, n := range c.running() {
 		role, err := n.Role(ctx)
 		if err != nil {
@@ -135,7 +155,7 @@ func (c *Cluster) eachReplica(ctx context.Context, do func(*redis.Client) error)
 		if role != Replica {
 			continue
 		}
-		if err := do(n.Client()); err != nil {
+		if err := do(n); err != nil {
 			return fmt.Errorf("replica %s: %w", n.Addr, err)
 		}
 	}
@@ -156,7 +176,7 @@ func (c *Cluster) Repair(ctx context.Context) error {
 		}
 	}
 	for _, n := range c.nodes {
-		if err := n.Client().ClientUnpause(ctx).Err(); err != nil {
+		if err := errors.Join(n.ResumeReplication(ctx), n.MendReplication(ctx)); err != nil {
 			return fmt.Errorf("repairing %s: %w", n.Addr, err)
 		}
 	}

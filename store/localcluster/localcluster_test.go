@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -104,6 +105,21 @@ func stalledReplicasAnswerWithOldData(ctx context.Context, t *testing.T, c *loca
 		t.Fatal(err)
 	}
 	eventually(ctx, t, "the replica catches up", func() bool { return read() == "new" })
+	if err := replica.CutReplication(ctx); err != nil {
+		t.Fatal(err)
+	}
+	link := func() string { return replica.Client().Info(ctx, "replication").Val() }
+	eventually(ctx, t, "the link is down", func() bool { return strings.Contains(link(), "master_link_status:down") })
+	if err := primary.Client().Set(ctx, "k", "newest", 0).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if v := read(); v != "new" {
+		t.Errorf("a replica that is cut off has %q", v)
+	}
+	if err := replica.MendReplication(ctx); err != nil {
+		t.Fatal(err)
+	}
+	eventually(ctx, t, "the replica has found its primary", func() bool { return read() == "newest" })
 }
 
 func TestMigrateSlotLosesNothing(t *testing.T) {
