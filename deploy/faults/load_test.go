@@ -22,6 +22,7 @@ const (
 	opGet    = "get"
 	opMget   = "mget"
 	opMset   = "mset"
+	opRead   = "read" // load.read
 )
 
 // mixed is a bit of everything, writes above all.
@@ -70,6 +71,8 @@ type load struct {
 	first   int                   // number of the first client; loads that share a ledger need different ones
 	prefix  string                // of all keys that are written; loads with ledgers of their own need different ones
 
+	read func(key string) (failed string) // opRead, of an echo key
+
 	running sync.WaitGroup
 	cancel  context.CancelFunc
 	phase   atomic.Pointer[string]
@@ -98,11 +101,13 @@ func (s *series) failures() int {
 	return n
 }
 
-// start starts the clients. The test ends them if stop does not.
+// start starts the clients, again if they were stopped. The test ends them if stop does not.
 func (l *load) start(t *testing.T) *load {
 	ctx, cancel := context.WithCancel(t.Context())
 	l.cancel = cancel
-	l.seen = map[seriesName]*series{}
+	if l.seen == nil {
+		l.seen = map[seriesName]*series{}
+	}
 	l.enter("start")
 	if l.ops == nil {
 		l.ops = mixed
