@@ -27,12 +27,10 @@ const (
 // budget is what the answers of one request may hold, in bytes; its chunks draw from it together.
 type budget struct {
 	limit    int64
-	reserver Reserver // nil = nobody counts
-	of       *budget  // what this one is a loan of; nil = none
+	reserver Reserver // nil = nobody counts; a lender makes it a loan
 	mu       sync.Mutex
 	used     int64
-	reserved int64
-	over     bool // nothing is given any more
+	reserved int64 // ended = a loan that gives nothing any more
 }
 
 // newBudget makes the budget of a request that may answer with limit bytes.
@@ -41,12 +39,22 @@ func newBudget(ctx context.Context, limit int64) *budget {
 	return &budget{limit: limit, reserver: r, reserved: freeBytes}
 }
 
+// lender is the budget that a loan draws from. It stands where other budgets have their Reserver: each request makes one, and two fields for
+// what few of them need would make it a third larger.
+type lender struct{ *budget }
+
+// Reserve implements Reserver.
+func (l lender) Reserve(n int64) bool { return l.take(n) == granted }
+
+// ended is budget.reserved of a loan that is over.
+const ended = -1
+
 // lend makes a budget that draws from b and can be ended: for a try that may be given up while its answer is still to come.
 func (b *budget) lend() *budget {
 	if b == nil {
 		return nil
 	}
-	return &budget{of: b, limit: b.limit}
+	return &budget{limit: b.limit, reserver: lender{b}}
 }
 
 // keep ends a loan: all but so many bytes go back, and who draws from it afterwards gets nothing.
@@ -56,11 +64,10 @@ func (b *budget) keep(n int64) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
-		return
+	if l, ok := b.reserver.(lender); ok && b.reserved != ended {
+		b.reserved = ended
+		l.give(b.used - n)
 	}
-	b.over = true
-	b.of.give(b.used - n)
 }
 
 // grant says what became of a wish for bytes.
@@ -76,8 +83,8 @@ const (
 func (b *budget) take(n int64) grant {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.of != nil {
-		return b.draw(n)
+	if l, ok := b.reserver.(lender); ok {
+		return b.draw(l, n)
 	}
 	if n > b.limit-b.used { // not used+n, which a node that lies about a length could make overflow
 		return overCap
@@ -94,11 +101,11 @@ func (b *budget) take(n int64) grant {
 }
 
 // draw is take of a loan, whose lock is held.
-func (b *budget) draw(n int64) grant {
-	if b.over {
+func (b *budget) draw(l lender, n int64) grant {
+	if b.reserved == ended {
 		return overCap
 	}
-	g := b.of.take(n)
+	g := l.take(n)
 	if g == granted {
 		b.used += n
 	}
@@ -109,12 +116,12 @@ func (b *budget) draw(n int64) grant {
 func (b *budget) give(n int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over {
+	if b.reserved == ended {
 		return // it was given back
 	}
 	b.used -= n
-	if b.of != nil {
-		b.of.give(n)
+	if l, ok := b.reserver.(lender); ok {
+		l.give(n)
 	}
 }
 

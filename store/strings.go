@@ -58,10 +58,13 @@ func (s *Store) Get(ctx context.Context, id *acl.Identity, key string, o GetOpti
 	var stored []byte
 	var err error
 	from := newBudget(ctx, id.Sizes.ResponseMaxBytes)
-	if o.Expiry.Mode == NoExpiry {
-		stored, err = s.fetchFrom(ctx, id, o.Reading, rowGet, rowGet, from, key)
-	} else {
+	switch {
+	case o.Expiry.Mode != NoExpiry:
 		stored, err = s.getAndExpire(ctx, id, key, o.Expiry, from)
+	case o.Replicas:
+		stored, err = s.fetchFrom(ctx, id, o.Reading, rowGet, rowGet, from, key)
+	default: // which fetchFrom would do as well, with its words on the heap
+		stored, err = s.fetch(ctx, id, rowGet, from, key)
 	}
 	if err != nil {
 		return Value{}, notFound(err)
