@@ -96,7 +96,7 @@ operate: ## do what deploy/operate.md says, in a temporary folder
 kubernetes: ## validate deploy/kubernetes against Kubernetes' schemas
 	deploy/kubernetes/validate
 
-tour: ## run the README's curl lines against a gateway of their own
+tour: ## run the curl lines of the README and of deploy/pools.md against a gateway of their own
 	deploy/tour
 
 bench: ## the README's table: the gateway beside webdis, nginx+Lua and Gin hello (five minutes); BENCHFLAGS='-h' for its switches

@@ -7,6 +7,7 @@
 #   - a line that ends in a backslash goes on in the next one;
 #   - "# 404" at the end of a curl command is the status it must get; without one any 2xx will do;
 #   - comment lines right after a command are what it must print, "…" standing for anything;
+#   - a command with <<'END' has all lines until END for its input;
 #   - every command must succeed.
 # The caller sets $work to a folder. It may define line_here, which turns $line of the page into one for this machine, and set
 # stop_at_failure where later lines make no sense without the earlier ones.
@@ -61,8 +62,13 @@ ran=0 failed=0 command= status= wanted= out=
 declare -F line_here >/dev/null || line_here() { :; }
 
 walk() {
-	local line
+	local line end=
 	while IFS= read -r line <&3; do
+		if [[ -n $end ]]; then
+			command+=$'\n'$line
+			[[ $line != "$end" ]] || end=
+			continue
+		fi
 		if [[ $line == '# '* && -n $command && $command != *\\ ]]; then
 			wanted+=${line#\# }…
 			continue
@@ -73,6 +79,7 @@ walk() {
 			line=${BASH_REMATCH[1]} status=${BASH_REMATCH[2]}
 		fi
 		if [[ $command == *\\ ]]; then command=${command%\\}$line; else command=$line; fi
+		if [[ $line =~ \<\<\'([A-Z]+)\'$ ]]; then end=${BASH_REMATCH[1]}; fi
 	done 3< <(sed -n "/${2:-^}/,/${3:-nothing ends it}/p" "$1" | sed -n '/^```sh$/,/^```$/p' | sed '/^```/d')
 	check
 }
