@@ -208,7 +208,11 @@ func (p *Pools) Report(ctx context.Context, id *acl.Identity, pool Pool, list []
 func (p *Pools) Health(ctx context.Context, id *acl.Identity, pool Pool) (all []Health, err error) {
 	text, err := p.report(ctx, id, pool, CommandShow)
 	if errors.Is(err, errLarge) {
-		return p.healthOfLarge(ctx, id, pool)
+		var large bool
+		if all, large, err = p.healthOfLarge(ctx, id, pool); large || err != nil {
+			return all, err
+		}
+		text, err = p.report(ctx, id, pool, CommandShow) // it has just become small
 	}
 	if err != nil {
 		return nil, err

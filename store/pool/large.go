@@ -4,8 +4,37 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/slotgate/slotgate/acl"
 )
+
+const (
+	// togetherTime is how long something is worked at that many wait for, if the first of them has no deadline: it takes some ms.
+	togetherTime = time.Second
+	// togetherTries is how often one who waits sees that fail whose deadline was another's.
+	togetherTries = 3
+)
+
+// together does work once for all who ask for it at the same time. It is done within the deadline of who comes first, also if that one goes
+// away: others wait for it too. Who then has time left tries again.
+func together[T any](ctx context.Context, group *singleflight.Group, name string, work func(context.Context) (T, error)) (T, error) {
+	for try := 1; ; try++ {
+		v, err, shared := group.Do(name, func() (any, error) {
+			deadline, ok := ctx.Deadline()
+			if !ok {
+				deadline = time.Now().Add(togetherTime)
+			}
+			ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+			defer cancel()
+			return work(ctx)
+		})
+		if err == nil || !shared || try == togetherTries || ctx.Err() != nil {
+			t, _ := v.(T)
+			return t, err
+		}
+	}
+}
 
 // enlarge takes the script for more than 64 members, or the one for fewer.
 func (t *attempt) enlarge(large bool) {
@@ -74,26 +103,26 @@ func (p *Pools) usual(ctx context.Context, id *acl.Identity, pool Pool, command 
 	return a.usual(all), nil
 }
 
-// healthOfLarge is Health for a large pool.
-func (p *Pools) healthOfLarge(ctx context.Context, id *acl.Identity, pool Pool) ([]Health, error) {
+// healthOfLarge is Health for a large pool; large says whether it is one still.
+func (p *Pools) healthOfLarge(ctx context.Context, id *acl.Identity, pool Pool) (list []Health, large bool, err error) {
 	a := pool.Definition.settings()
 	n := pool.Definition.needs(CommandShow)
 	n.health, n.newest = true, true
 	v, err := p.view(ctx, id, keysOf(id, pool.Name), n)
-	if err != nil {
-		return nil, err
+	if err != nil || !v.large {
+		return nil, false, err
 	}
 	now := p.now(v)
 	all, err := v.records(a, now)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	usual := a.usual(all)
-	list := make([]Health, len(all))
+	list = make([]Health, len(all))
 	for i := range all {
 		r := &all[i]
 		list[i] = Health{Member: v.names[i], Condition: conditions[int(r.state)&3], Ejections: int64(r.ejections)}
 		list[i].Factor, list[i].LatencyMS = a.weigh(r, usual, float64(now))
 	}
-	return list, nil
+	return list, true, nil
 }

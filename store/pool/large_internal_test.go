@@ -2,9 +2,14 @@ package pool
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store"
@@ -91,4 +96,38 @@ func TestViewsAreKeptWithinBounds(t *testing.T) {
 	if s.keep("p", &view{}, changes); s.views["p"] != nil {
 		t.Error("what was read before a change is kept")
 	}
+}
+
+// What many wait for has the deadline of the first, and outlives it; who comes later is not refused because of it.
+func TestWhoWaitsHasTheirOwnTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var group singleflight.Group
+		work := func(ctx context.Context) (int, error) {
+			deadline, _ := ctx.Deadline()
+			if time.Until(deadline) > 100*time.Millisecond {
+				return 1, nil
+			}
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		first, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		go func() { _, _ = together(first, &group, "p", work) }()
+		synctest.Wait()
+		cancel() // it has gone
+		start := time.Now()
+		later, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if got, err := together(later, &group, "p", work); err != nil || got != 1 || time.Since(start) != 50*time.Millisecond {
+			t.Errorf("got %d, %v, after %v", got, err, time.Since(start))
+		}
+		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := together(short, &group, "p", work); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("alone: %v", err)
+		}
+		if got, err := together(context.Background(), &group, "p", work); err != nil || got != 1 {
+			t.Errorf("without a deadline: %d, %v", got, err)
+		}
+	})
 }

@@ -497,3 +497,37 @@ func TestALargePoolThatChangesAllTheTime(t *testing.T) {
 		}
 	}
 }
+
+// A schedule that Redis has lost (it may evict any key) costs the order of the turns, and no more.
+func TestALostScheduleIsMadeAnew(t *testing.T) {
+	for _, v := range []pool.Variant{pool.Smooth, pool.Classic} {
+		b := large(t, pool.Definition{Policy: pool.WeightedRoundRobin, Variant: v}, 66)
+		b.want("before", b.picks(2), "m0000 m0001")
+		b.run("return {redis.call('DEL', KEYS[#KEYS])}")
+		b.want("then", b.picks(1)[:1], "m")
+		b.run("return {redis.call('DEL', KEYS[#KEYS])}")
+		b.available("m0000 m0001", false)
+		b.want("and small", b.picks(1)[:1], "m")
+	}
+}
+
+func TestHealthOfAPoolThatIsLargeNoMore(t *testing.T) {
+	b := large(t, pool.Definition{Policy: pool.AdaptivePolicy}, 65)
+	health := func() int {
+		t.Helper()
+		all, err := b.Health(testContext(t), b.id, b.pool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	if n := health(); n != 65 {
+		t.Errorf("%d members", n)
+	}
+	b.success("m0001", 100)
+	b.gateway().available("m0000", false)
+	if n := health(); n != 64 {
+		t.Errorf("%d members when one is off", n)
+	}
+	b.success("m0001", 100)
+}

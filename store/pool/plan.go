@@ -3,24 +3,16 @@ package pool
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/slotgate/slotgate/acl"
 	"github.com/slotgate/slotgate/store/packed"
 )
 
-// planTime is how long a schedule is worked at, whoever has asked for it: it takes some ms, and two round trips.
-const planTime = time.Second
-
 // plan gives a large pool a new schedule, if it has no good one or it is to be anew, and a small one that was large its credits. A gateway makes one at a time of each pool, and those
 // who wait have the same; of two gateways the first has its way. Errors: forbidden, or an outcome.
 func (p *Pools) plan(ctx context.Context, id *acl.Identity, k keys, v Variant, anew bool) error {
-	_, err, _ := p.planning.Do(fmt.Sprint(poolOf(id, k), v, anew), func() (any, error) {
-		// Others wait for it too: that the first of them has gone must not be their fault.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), planTime)
-		defer cancel()
-		_, err := p.replan(ctx, id, k, v, leading{anew: anew})
-		return nil, err
+	_, err := together(ctx, &p.planning, fmt.Sprint(poolOf(id, k), v, anew), func(ctx context.Context) (Reason, error) {
+		return p.replan(ctx, id, k, v, leading{anew: anew})
 	})
 	return err
 }

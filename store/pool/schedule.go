@@ -62,6 +62,9 @@ func readTurns(st, w, sch string) (t turns, err error) {
 // good says whether every allocation without exclusions can be served.
 func (t *turns) good(v Variant) bool {
 	again := map[Variant]int64{Smooth: 2, Classic: 4}[v]
+	if t.length > 0 && int64(len(t.sch)) < 2*t.length {
+		return false // Redis has lost it
+	}
 	return t.length != 0 && (t.plan == again || t.plan == again-1 && t.turn+MaxCount <= t.length)
 }
 

@@ -21,8 +21,6 @@ const (
 	mostViewed = 64 << 20
 	// mostLarge pools are known to be large. To forget one costs a script that says so.
 	mostLarge = 10_000
-	// viewTime is how long is waited for what many wait for.
-	viewTime = time.Second
 )
 
 // views are what a gateway knows of pools that are too large for scripts that look at all members.
@@ -160,9 +158,7 @@ func (p *Pools) view(ctx context.Context, id *acl.Identity, k keys, n needs) (*v
 	if was, _ := p.views.find(pool); p.good(was, n) {
 		return was, nil
 	}
-	got, err, _ := p.views.reading.Do(pool+n.kind(), func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), viewTime)
-		defer cancel()
+	return together(ctx, &p.views.reading, pool+n.kind(), func(ctx context.Context) (*view, error) {
 		was, changes := p.views.find(pool)
 		if p.good(was, n) { // somebody has just read it
 			return was, nil
@@ -176,10 +172,6 @@ func (p *Pools) view(ctx context.Context, id *acl.Identity, k keys, n needs) (*v
 		}
 		return v, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return got.(*view), nil
 }
 
 // good says whether what was read is what is needed; v may be nil.
