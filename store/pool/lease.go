@@ -118,7 +118,11 @@ const MaxReaped = 200
 // Reap ends up to most leases that have expired, 1 to MaxReaped, by the clock of Redis. Allocations do so too, as far as they need it.
 // Errors: ErrNoPool, forbidden, or an outcome.
 func (p *Pools) Reap(ctx context.Context, id *acl.Identity, pool Pool, most int) (Reaped, error) {
-	return p.reap(ctx, id, pool, CommandLease, min(max(most, 1), MaxReaped))
+	r, err := p.reap(ctx, id, pool, CommandLease, min(max(most, 1), MaxReaped))
+	if r.Abandoned > 0 {
+		p.views.changed(poolOf(id, keysOf(id, pool.Name)))
+	}
+	return r, err
 }
 
 func (p *Pools) reap(ctx context.Context, id *acl.Identity, pool Pool, command string, most int) (r Reaped, err error) {

@@ -124,7 +124,7 @@ func (p *Pools) run(ctx context.Context, id *acl.Identity, command string, sc *s
 }
 
 // Rebase takes the least count of the eligible members from all counts, which keep their order, and returns it: numbers stay readable, and
-// one that is restored with its own count has less to catch up. It takes Redis some ms for the largest pools. Errors: ErrNoPool, forbidden,
+// one that is restored with its own count has less to catch up. It takes Redis some 2 ms for the largest pools. Errors: ErrNoPool, forbidden,
 // or an outcome.
 func (p *Pools) Rebase(ctx context.Context, id *acl.Identity, name string) (int64, error) {
 	if err := CheckName(name); err != nil {

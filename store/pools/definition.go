@@ -40,9 +40,12 @@ func (p *Pools) Define(ctx context.Context, id *acl.Identity, name string, def p
 	if err != nil {
 		return nil, err
 	}
-	// Before, so that no pool is there that no list has; and after, in case that somebody has deleted it in between.
-	if err := p.list(ctx, id, name); err != nil {
-		return nil, err
+	// Before, so that no pool is there that no list has, unless it must be there already; and after, in case that somebody has deleted it in
+	// between.
+	if len(cond.IfMatch) == 0 {
+		if err := p.list(ctx, id, name); err != nil {
+			return nil, err
+		}
 	}
 	d, err := p.defined.Define(ctx, id, name, text, cond)
 	if err != nil {

@@ -41,6 +41,9 @@ func TestConditionsOfDefinitions(t *testing.T) {
 		return second(g.Define(t.Context(), id, "p", pool.Definition{Policy: pool.LeastUsed}, cond))
 	}
 	wantCode(t, def(store.Condition{IfMatch: []string{"*"}}), store.CodePreconditionFailed)
+	if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+		t.Errorf("written: %q", keys)
+	}
 	if err := def(store.Condition{IfNoneMatch: true}); err != nil {
 		t.Fatal(err)
 	}

@@ -88,8 +88,8 @@ type Page struct {
 // parallel definitions are loaded at once for one list: it shall not be more to the cluster than eight callers are.
 const parallel = 8
 
-// abandonedAfter is how old a name without a pool must be to be taken for one whose request was cut off: longer than any request lasts.
-const abandonedAfter = time.Hour
+// cutOffAfter is how old a name without a pool must be to be taken for one whose request was cut off: longer than any request lasts.
+const cutOffAfter = time.Hour
 
 // List gives up to limit definitions, 1 to MaxPage, whose names come after another, "" = from the first. Errors: forbidden, validation_failed,
 // and those of a command.
@@ -164,7 +164,7 @@ func (p *Pools) definitionsOf(ctx context.Context, id *acl.Identity, names []nam
 			if e, ok := errors.AsType[*store.Error](err); !ok || e.Code != store.CodePoolNotFound {
 				return err
 			}
-			if n.age > abandonedAfter && store.Allow(id, pool.CommandDefine) == nil {
+			if n.age > cutOffAfter && store.Allow(id, pool.CommandDefine) == nil {
 				p.unlist(ctx, id, n.name, n.since)
 			}
 			return nil

@@ -6,6 +6,7 @@ local least = tonumber(call('ZRANGE', KEYS[2], '0', '0', 'WITHSCORES')[2]) or 0
 if least == 0 then return {0} end
 for i = 2, 3 do
   local z = call('ZRANGE', KEYS[i], '0', '-1', 'WITHSCORES')
-  for n = 1, #z, 2 do call('ZADD', KEYS[i], math.max(0, z[n + 1] - least), z[n]) end
+  for n = 1, #z, 2 do z[n], z[n + 1] = math.max(0, z[n + 1] - least), z[n] end
+  for n = 1, #z, 1000 do call('ZADD', KEYS[i], unpack(z, n, math.min(n + 999, #z))) end
 end
 return {least}
