@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 	"net/http"
@@ -232,6 +233,7 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 	eventually(t, func() bool {
 		return strings.HasPrefix(call(t, "GET", g.api+"/v1/strings/k?read=replica", free, "").Header.Get("Gateway-Served-By"), "replica")
 	})
+	usePool(t, g.api+"/v1/pools/models", free)
 	get := func() int { return call(t, "GET", g.api+"/v1/strings/moved%7Bshop:a0%7D", free, "").StatusCode }
 	eventually(t, func() bool { return get() == 404 })
 	replica.Kill()
@@ -246,6 +248,31 @@ func TestAScrapeAfterAFixedScenario(t *testing.T) {
 	}
 }
 
+// usePool leases a member of an adaptive pool, completes the lease, and reports the member until it is ejected. A busy machine may not answer
+// in the time of an allocation.
+func usePool(t *testing.T, pool, token string) {
+	t.Helper()
+	done := func(method, path, body string, into any) {
+		t.Helper()
+		eventually(t, func() bool {
+			got := call(t, method, pool+path, token, body)
+			return got.StatusCode == 200 && (into == nil || json.Unmarshal([]byte(got.body), into) == nil)
+		})
+	}
+	done("PUT", "", `{"policy":"adaptive"}`, nil)
+	done("PUT", "/members", `{"members":[{"member":"a"},{"member":"b"},{"member":"c"}]}`, nil)
+	var got struct {
+		Lease struct {
+			ID    string
+			Fence int64
+		}
+	}
+	done("POST", "/allocations", `{"lease_ms":60000}`, &got)
+	done("POST", "/leases/"+got.Lease.ID+"/complete", fmt.Sprintf(`{"fence":%d}`, got.Lease.Fence), nil)
+	fault := `{"member":"a","outcome":"failure"}`
+	done("POST", "/reports", `{"reports":[`+strings.Repeat(fault+",", 4)+fault+`]}`, nil)
+}
+
 // elsewhere are the metrics that the scenario does not bring about, with the test that does.
 var elsewhere = map[string]string{
 	metric.CeilingRejections.Name: "TestGatewaysShareCeilings",
@@ -255,10 +282,6 @@ var elsewhere = map[string]string{
 	metric.DurableWrites.Name:     "the tests of durability",
 	metric.RedisShed.Name:         "the tests of overload in store",
 
-	metric.PoolAllocations.Name:       "store/pools' TestAllocationsAndReportsAreCounted",
-	metric.PoolReports.Name:           "store/pools' TestAllocationsAndReportsAreCounted",
-	metric.PoolEjections.Name:         "store/pools' TestAllocationsAndReportsAreCounted",
-	metric.PoolLeases.Name:            "store/pools' TestLeasesAreSettled",
 	metric.PoolMemberState.Name:       "store/pools' TestMembersHaveMetricsOfTheirOwn",
 	metric.PoolMemberWeight.Name:      "store/pools' TestMembersHaveMetricsOfTheirOwn",
 	metric.PoolMemberShare.Name:       "store/pools' TestMembersHaveMetricsOfTheirOwn",
