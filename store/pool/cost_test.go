@@ -33,9 +33,9 @@ type cost struct {
 	scripts float64 // that it has run, per call
 }
 
-// TestServerTime reports what an operation costs Redis beside a script that runs ZINCRBY alone, as the node itself counts it: all scripts
-// that the gateway runs for it, also those that it needs now and then. Rounds of all take turns, and the best of each counts: others use
-// the machine too. It asserts no time:
+// TestServerTime reports what an operation costs Redis beside a script that runs ZINCRBY alone, as the node itself counts it. Rounds of all
+// take turns, and the best of each counts: others use the machine too. So what a large pool needs now and then, a view or a schedule, is
+// mostly not in it, as the number of scripts says; these have rows of their own. It asserts no time:
 //
 //	go test ./store/pool -run TestServerTime -v -args -rounds=30
 func TestServerTime(t *testing.T) {
