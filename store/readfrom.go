@@ -83,7 +83,7 @@ func (rs *replicas) askTwice(ctx context.Context, sh *replicaShard, read balance
 			return
 		}
 		node := choice.Node()
-		got, believed := rs.ask(ctx, choice, number, send)
+		got, believed := rs.ask(ctx, choice, number, len(sh.nodes) > 1, send)
 		keep(node, got, believed)
 		if got.final() {
 			return
@@ -102,8 +102,9 @@ func (rs *replicas) askTwice(ctx context.Context, sh *replicaShard, read balance
 	}
 }
 
-// ask asks the node of a choice, and tells its shard what became of it. believed says that what it holds is not too old.
-func (rs *replicas) ask(ctx context.Context, choice balance.Choice, number int, send func(context.Context, *way) asked) (got asked, believed bool) {
+// ask asks the node of a choice, and tells its shard what became of it. others says that there are more nodes, for which time is left. believed
+// says that what it holds is not too old.
+func (rs *replicas) ask(ctx context.Context, choice balance.Choice, number int, others bool, send func(context.Context, *way) asked) (got asked, believed bool) {
 	o := balance.Unknown // of a panic
 	defer func() { choice.Done(time.Now(), o) }()
 	node := choice.Node()
@@ -115,8 +116,12 @@ func (rs *replicas) ask(ctx context.Context, choice balance.Choice, number int, 
 		}
 	}
 	start := time.Now()
-	try, cancel := firstTry(ctx, start)
-	defer cancel()
+	try := ctx
+	if others {
+		var cancel context.CancelFunc
+		try, cancel = firstTry(ctx, start)
+		defer cancel()
+	}
 	got = send(try, w)
 	o = outcomeFor(got, time.Since(start), ctx)
 	return got, choice.Holds()
