@@ -1,4 +1,4 @@
-// Command tour is the README's tour with a Go client that oapi-codegen has made from openapi/openapi.yaml. It is a module of its own, so that
+// Command tour is the README's tour, and a worker of a pool, with a Go client that oapi-codegen has made from openapi/openapi.yaml. It is a module of its own, so that
 // neither the generator nor its runtime is a dependency of the gateway. deploy/clients/run generates the client and runs it.
 package main
 
@@ -54,13 +54,14 @@ func run(ctx context.Context, gw, key string) error {
 		run  func(context.Context) error
 	}{
 		{"whoami", t.whoami}, {"strings", t.strings}, {"conditions", t.conditions}, {"counters", t.counters}, {"bytes", t.bytes},
-		{"batches", t.batches}, {"keys", t.keys}, {"listing", t.listing}, {"deleting", t.deleting}, {"refusal", stranger.refused},
+		{"batches", t.batches}, {"keys", t.keys}, {"listing", t.listing}, {"deleting", t.deleting},
+		{"pools", t.pools}, {"refusal", stranger.refused},
 	} {
 		if err := step.run(ctx); err != nil {
 			return fmt.Errorf("%s: %w", step.name, err)
 		}
 	}
-	fmt.Println("Go client: 10 steps passed")
+	fmt.Println("Go client: 11 steps passed")
 	return nil
 }
 

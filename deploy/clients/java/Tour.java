@@ -11,13 +11,14 @@ import java.util.List;
 import java.util.Map;
 import java.util.Objects;
 import java.util.TreeSet;
+import java.util.UUID;
 import slotgate.ApiClient;
 import slotgate.ApiException;
 import slotgate.api.*;
 import slotgate.model.*;
 
 /**
- * The README's tour with a Java client that openapi-generator has made from openapi/openapi.yaml, on java.net.http. deploy/clients/run
+ * The README's tour, and a worker of a pool, with a Java client that openapi-generator has made from openapi/openapi.yaml, on java.net.http. deploy/clients/run
  * generates the client and compiles both.
  */
 public final class Tour {
@@ -30,6 +31,7 @@ public final class Tour {
   private final BytesApi bytes;
   private final KeysApi keys;
   private final BatchesApi batches;
+  private final PoolsApi pools;
 
   private Tour(String key) {
     this.key = key;
@@ -39,6 +41,7 @@ public final class Tour {
     bytes = new BytesApi(client);
     keys = new KeysApi(client);
     batches = new BatchesApi(client);
+    pools = new PoolsApi(client);
   }
 
   private interface Step {
@@ -57,6 +60,7 @@ public final class Tour {
     steps.put("keys", tour::keys);
     steps.put("listing", tour::listing);
     steps.put("deleting", tour::deleting);
+    steps.put("pools", tour::pools);
     steps.put("refusal", tour::refusal);
     for (Map.Entry<String, Step> step : steps.entrySet()) {
       try {
@@ -215,6 +219,54 @@ public final class Tour {
     }
     MdeleteResult gone = batches.mdelete(BatchesApi.APIMdeleteRequest.newBuilder().keysRequest(rest).build());
     same("deleted", gone.getItems().stream().allMatch(MdeleteItem::getDeleted), true);
+  }
+
+  private PoolAllocation allocate(String once) throws ApiException {
+    var request = PoolsApi.APIAllocatePoolMemberRequest.newBuilder().pool("tour-java").poolAllocate(new PoolAllocate());
+    return pools.allocatePoolMember(request.idempotencyKey(once).build());
+  }
+
+  private PoolCompleted complete(PoolLease lease, PoolCompletion how) throws ApiException {
+    var request = PoolsApi.APICompletePoolLeaseRequest.newBuilder().pool("tour-java").lease(lease.getId());
+    return pools.completePoolLease(request.poolCompletion(how.fence(lease.getFence())).build());
+  }
+
+  /** What a worker does: it leases a member once, however often it asks, renews the lease and completes it. */
+  private void pools() throws Exception {
+    PoolDefinition definition = new PoolDefinition().policy(PoolPolicy.LEAST_INFLIGHT).lease(new PoolLeaseSettings().maxPerMember(1L));
+    pools.putPool(PoolsApi.APIPutPoolRequest.newBuilder().pool("tour-java").poolDefinition(definition).build());
+    Map<String, Object> meta = Map.of("url", "http://10.0.0.1:3128");
+    PoolCandidates both = new PoolCandidates().members(List.of(new PoolCandidate().member(AWKWARD).meta(meta), new PoolCandidate().member("z")));
+    pools.putPoolMembers(PoolsApi.APIPutPoolMembersRequest.newBuilder().pool("tour-java").poolCandidates(both).build());
+
+    String once = '"' + UUID.randomUUID().toString() + '"';
+    PoolAllocation first = allocate(once);
+    same("the member", first.getMember(), AWKWARD);
+    same("its meta", first.getMeta(), meta);
+    same("the repetition", allocate(once).getLease(), first.getLease());
+    same("the other", allocate(null).getMember(), "z");
+    PoolAllocation nobody = allocate(null);
+    same("a third", nobody.getMember(), null);
+    same("why", nobody.getReason(), PoolReason.SATURATED);
+
+    PoolLease lease = first.getLease();
+    PoolRenewal minute = new PoolRenewal().fence(lease.getFence()).leaseMs(60_000L);
+    pools.renewPoolLease(PoolsApi.APIRenewPoolLeaseRequest.newBuilder().pool("tour-java").lease(lease.getId()).poolRenewal(minute).build());
+    var held = PoolsApi.APIGetPoolMemberRequest.newBuilder().pool("tour-java").member(AWKWARD).build();
+    same("its leases", pools.getPoolMember(held).getInflight(), 1L);
+    same("late", complete(lease, new PoolCompletion().outcome(PoolOutcome.SUCCESS).latencyMs(120.0)).getLate(), false);
+    same("the code", refused(404, () -> complete(lease, new PoolCompletion())), ErrorCode.LEASE_NOT_FOUND);
+
+    PoolChange adaptive = new PoolChange().policy(PoolPolicy.ADAPTIVE);
+    pools.patchPool(PoolsApi.APIPatchPoolRequest.newBuilder().pool("tour-java").poolChange(adaptive).build());
+    PoolReports failures = new PoolReports();
+    for (int i = 0; i < 5; i++) {
+      failures.addReportsItem(new PoolReport().member("z").outcome(PoolOutcome.FAILURE));
+    }
+    PoolHealths health = pools.reportPoolMembers(PoolsApi.APIReportPoolMembersRequest.newBuilder().pool("tour-java").poolReports(failures).build());
+    same("the state", health.getItems().get(4).getState(), PoolHealth.StateEnum.UNHEALTHY);
+    pools.deletePool(PoolsApi.APIDeletePoolRequest.newBuilder().pool("tour-java").build());
+    same("the code", refused(404, () -> allocate(null)), ErrorCode.POOL_NOT_FOUND);
   }
 
   private void refusal() throws Exception {

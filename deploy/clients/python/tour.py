@@ -1,4 +1,4 @@
-"""The README's tour with a Python client that openapi-python-client has made from openapi/openapi.yaml.
+"""The README's tour, and a worker of a pool, with a Python client that openapi-python-client has made from openapi/openapi.yaml.
 
 deploy/clients/run generates the client beside this file and runs it.
 """
@@ -6,6 +6,7 @@ deploy/clients/run generates the client beside this file and runs it.
 import io
 import os
 import sys
+import uuid
 
 from slotgate_client import AuthenticatedClient, models
 from slotgate_client.api.batches import mdelete, mexists, mget, mset
@@ -13,6 +14,9 @@ from slotgate_client.api.bytes_ import get_bytes, head_bytes, put_bytes
 from slotgate_client.api.counters import add_counter, get_counter, put_counter
 from slotgate_client.api.identity import get_whoami
 from slotgate_client.api.keys import delete_key_ttl, get_key, head_key, list_keys, put_key_ttl
+from slotgate_client.api.pools import (
+    allocate_pool_member, complete_pool_lease, delete_pool, get_pool_member, patch_pool, put_pool, put_pool_members, renew_pool_lease, report_pool_members,
+)
 from slotgate_client.api.strings import delete_string, get_string, put_string
 from slotgate_client.types import File, Unset
 
@@ -121,6 +125,42 @@ def deleting(client):
     same("deleted", [i.deleted for i in rest.items], [True] * 5)
 
 
+def pools(client):
+    """What a worker does: it leases a member once, however often it asks, renews the lease and completes it."""
+    pool, lease_settings = "tour-py", models.PoolLeaseSettings(max_per_member=1)
+    body = models.PoolDefinition(policy=models.PoolPolicy.LEAST_INFLIGHT, lease=lease_settings)
+    answered(put_pool.sync_detailed(pool, client=client, body=body), 200)
+    meta = models.PoolMeta.from_dict({"url": "http://10.0.0.1:3128"})
+    body = models.PoolCandidates(members=[models.PoolCandidate(member=AWKWARD, meta=meta), models.PoolCandidate(member="z")])
+    answered(put_pool_members.sync_detailed(pool, client=client, body=body), 200)
+
+    def allocate(**headers):
+        return answered(allocate_pool_member.sync_detailed(pool, client=client, body=models.PoolAllocate(), **headers), 200)
+
+    once = f'"{uuid.uuid4()}"'
+    first, again, other, nobody = allocate(idempotency_key=once), allocate(idempotency_key=once), allocate(), allocate()
+    same("the member", (first.member, first.meta.to_dict()), (AWKWARD, meta.to_dict()))
+    same("the repetition", again.lease.id, first.lease.id)
+    same("the other", other.member, "z")
+    same("a third", (nobody.member, nobody.reason), (None, models.PoolReason.SATURATED))
+
+    lease, fence = first.lease.id, first.lease.fence
+    answered(renew_pool_lease.sync_detailed(pool, lease, client=client, body=models.PoolRenewal(fence=fence, lease_ms=60_000)), 200)
+    same("its leases", answered(get_pool_member.sync_detailed(pool, AWKWARD, client=client), 200).inflight, 1)
+    body = models.PoolCompletion(fence=fence, outcome=models.PoolOutcome.SUCCESS, latency_ms=120)
+    same("late", answered(complete_pool_lease.sync_detailed(pool, lease, client=client, body=body), 200).late, False)
+    twice = answered(complete_pool_lease.sync_detailed(pool, lease, client=client, body=models.PoolCompletion(fence=fence)), 404)
+    same("the code", twice.code, models.ErrorCode.LEASE_NOT_FOUND)
+
+    answered(patch_pool.sync_detailed(pool, client=client, body=models.PoolChange(policy=models.PoolPolicy.ADAPTIVE)), 200)
+    body = models.PoolReports(reports=[models.PoolReport(member="z", outcome=models.PoolOutcome.FAILURE)] * 5)
+    health = answered(report_pool_members.sync_detailed(pool, client=client, body=body), 200)
+    same("the state", health.items[-1].state, models.PoolHealthState.UNHEALTHY)
+    answered(delete_pool.sync_detailed(pool, client=client), 204)
+    gone = answered(allocate_pool_member.sync_detailed(pool, client=client, body=models.PoolAllocate()), 404)
+    same("the code", gone.code, models.ErrorCode.POOL_NOT_FOUND)
+
+
 def refused(client):
     problem = answered(get_whoami.sync_detailed(client=client), 401)
     same("the code", problem.code, models.ErrorCode.UNAUTHENTICATED)
@@ -128,7 +168,7 @@ def refused(client):
 
 def main():
     gw = os.environ["GW"]
-    steps = [whoami, strings, conditions, counters, octets, batches, keys, listing, deleting]
+    steps = [whoami, strings, conditions, counters, octets, batches, keys, listing, deleting, pools]
     with AuthenticatedClient(base_url=gw, token=os.environ["KEY"], timeout=10) as client:
         for step in steps:
             step(client)

@@ -1,4 +1,4 @@
-// The README's tour with a TypeScript client: the types openapi-typescript has made from openapi/openapi.yaml, and openapi-fetch.
+// The README's tour, and a worker of a pool, with a TypeScript client: the types openapi-typescript has made from openapi/openapi.yaml, and openapi-fetch.
 // deploy/clients/run makes the types beside this file, compiles both and runs them.
 import { deepStrictEqual, ok } from "node:assert";
 import createClient from "openapi-fetch";
@@ -122,11 +122,43 @@ async function deleting() {
   deepStrictEqual(gone.items.map((item) => item.deleted), rest.map(() => true));
 }
 
+/** What a worker does: it leases a member once, however often it asks, renews the lease and completes it. */
+async function pools() {
+  const at = { path: { pool: "tour-ts" } };
+  body(await client.PUT("/v1/pools/{pool}", { params: at, body: { policy: "least_inflight", lease: { max_per_member: 1 } } }));
+  const meta = { url: "http://10.0.0.1:3128" };
+  body(await client.PUT("/v1/pools/{pool}/members", { params: at, body: { members: [{ member: awkward, meta }, { member: "z" }] } }));
+
+  const allocate = async (header = {}) => body(await client.POST("/v1/pools/{pool}/allocations", { params: { ...at, header }, body: {} }));
+  const once = { "Idempotency-Key": `"${crypto.randomUUID()}"` };
+  const [first, again, other, nobody] = [await allocate(once), await allocate(once), await allocate(), await allocate()];
+  deepStrictEqual([first.member, first.meta, again.lease, other.member], [awkward, meta, first.lease, "z"]);
+  deepStrictEqual([nobody.member, nobody.reason], [null, "saturated"]);
+  ok(first.lease, JSON.stringify(first));
+
+  const { id, fence } = first.lease;
+  const lease = { path: { pool: "tour-ts", lease: id } };
+  body(await client.PATCH("/v1/pools/{pool}/leases/{lease}", { params: lease, body: { fence, lease_ms: 60_000 } }));
+  const member = { path: { pool: "tour-ts", member: awkward } };
+  deepStrictEqual(body(await client.GET("/v1/pools/{pool}/members/{member}", { params: member })).inflight, 1);
+  const done = { fence, outcome: "success" as const, latency_ms: 120 };
+  deepStrictEqual(body(await client.POST("/v1/pools/{pool}/leases/{lease}/complete", { params: lease, body: done })).late, false);
+  const twice = await client.POST("/v1/pools/{pool}/leases/{lease}/complete", { params: lease, body: { fence } });
+  deepStrictEqual(problem(twice, 404).code, "lease_not_found");
+
+  body(await client.PATCH("/v1/pools/{pool}", { params: at, body: { policy: "adaptive" } }));
+  const reports = Array.from({ length: 5 }, () => ({ member: "z", outcome: "failure" as const }));
+  const health = body(await client.POST("/v1/pools/{pool}/reports", { params: at, body: { reports } }));
+  deepStrictEqual(health.items.at(-1)?.state, "unhealthy");
+  body(await client.DELETE("/v1/pools/{pool}", { params: at }), 204);
+  deepStrictEqual(problem(await client.POST("/v1/pools/{pool}/allocations", { params: at, body: {} }), 404).code, "pool_not_found");
+}
+
 async function refusal() {
   deepStrictEqual(problem(await connect("sg_nobody").GET("/v1/whoami"), 401).code, "unauthenticated");
 }
 
-const steps = [whoami, strings, conditions, counters, bytes, batches, keys, listing, deleting, refusal];
+const steps = [whoami, strings, conditions, counters, bytes, batches, keys, listing, deleting, pools, refusal];
 for (const step of steps) {
   try {
     await step();
