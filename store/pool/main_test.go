@@ -25,8 +25,9 @@ func testContext(t testing.TB) context.Context {
 // newStore makes a store on the shared cluster.
 func newStore(t testing.TB) *store.Store {
 	t.Helper()
-	// A machine that compiles meanwhile looks like a node with too much to do; what is refused then is not what is tested here.
-	return storetest.New(t, func(c *store.Config) { c.Overload.Off = true })
+	// A machine that compiles meanwhile looks like a node with too much to do, and workers wait long for a connection; what is refused then is
+	// not what is tested here.
+	return storetest.New(t, func(c *store.Config) { c.Overload.Off, c.Redis.PoolTimeout = true, 20*time.Second })
 }
 
 func newApp(t testing.TB) *acl.Identity {

@@ -57,7 +57,7 @@ func (c *counting) RunScript(ctx context.Context, id *acl.Identity, command stri
 // newGateway makes one that waits longer for Redis than one in use does: what a busy machine needs is not what is tested.
 func newGateway(t testing.TB, change ...func(*store.Config)) *gateway {
 	t.Helper()
-	change = append(change, func(c *store.Config) { c.Overload.Off = true })
+	change = append(change, func(c *store.Config) { c.Overload.Off, c.Redis.PoolTimeout = true, 20*time.Second })
 	g := &gateway{t: t, store: &counting{Store: storetest.New(t, change...)}, registry: prometheus.NewRegistry()}
 	start := time.Now() // its own clock stands still but for what a test says
 	g.Pools = pools.New(pools.Config{
