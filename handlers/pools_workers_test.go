@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,29 +14,40 @@ import (
 	"time"
 
 	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/pool"
 )
 
 var allocations = flag.Int("pool-allocations", 20_000, "allocations by the workers that share a pool")
 
-// unprotected is a gateway that takes no node for overloaded: a machine that compiles meanwhile looks like one, and what is refused then is
-// not what is tested here.
-func unprotected(cfg *store.Config) { cfg.Overload.Off = true }
+// unprotected is a gateway that takes no node for overloaded and waits for a connection as long as it may: a machine that compiles meanwhile
+// looks like an overloaded node, and what is refused then is not what is tested here.
+func unprotected(cfg *store.Config) {
+	cfg.Overload.Off = true
+	cfg.Redis.PoolTimeout = 10 * time.Second
+}
 
 // crowd is an app's client for many goroutines at a time: it keeps its connections, compares nothing with the document, and fails no test.
 type crowd struct {
 	*app
-	client *http.Client
+	client   *http.Client
+	gateways []string // their addresses; each request is sent to one of them
 }
 
-func (a *app) crowd(t testing.TB) crowd {
+// crowd asks others, too, which are gateways of the same cluster.
+func (a *app) crowd(t testing.TB, others ...*gateway) crowd {
 	transport := &http.Transport{MaxIdleConnsPerHost: 256, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
-	return crowd{a, &http.Client{Transport: transport, Timeout: 30 * time.Second}}
+	c := crowd{a, &http.Client{Transport: transport, Timeout: 30 * time.Second}, []string{a.URL}}
+	for _, g := range others {
+		g.people[a.token] = a.identity
+		c.gateways = append(c.gateways, g.URL)
+	}
+	return c
 }
 
 // send sends a request with a body of JSON; 0 is no answer.
 func (c crowd) send(ctx context.Context, method, path, body string) (status int, answer []byte) {
-	req, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, method, c.gateways[rand.IntN(len(c.gateways))]+path, strings.NewReader(body))
 	if err != nil {
 		return 0, []byte(err.Error())
 	}
@@ -64,54 +76,105 @@ type choice struct {
 	}
 }
 
-// Each worker takes what is next, as fast as it can: all of it is given once, and the members have the same.
-func TestFiftyWorkersShareAPool(t *testing.T) {
+// given is how often workers were told of what they allocated: a member with its number of allocations.
+type given map[string]int
+
+func nth(member string, n int64) string { return fmt.Sprint(member, " for the ", n, ". time") }
+
+// fifty lets workers allocate until they have so many together.
+func (c crowd) fifty(t *testing.T, total int) given {
+	t.Helper()
 	const workers = 50
+	var mu sync.Mutex
+	all := given{}
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for range total / workers {
+				status, body := c.send(t.Context(), "POST", allocatePath, "{}")
+				var got choice
+				if status != 200 || json.Unmarshal(body, &got) != nil || got.Member == nil {
+					t.Errorf("status %d: %s", status, body)
+					return
+				}
+				mu.Lock()
+				all[nth(*got.Member, got.Allocations)]++
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return all
+}
+
+// whole wants each allocation that Redis counts to have been told once, and that there are so many.
+func (g given) whole(t *testing.T, o pool.Overview, total int) {
+	t.Helper()
+	for what, n := range g {
+		if n > 1 {
+			t.Errorf("%s: %d times", what, n)
+		}
+	}
+	for _, m := range o.Members {
+		for n := range m.Allocations {
+			if g[nth(m.Member, n+1)] == 0 {
+				t.Errorf("nobody was told of %s", nth(m.Member, n+1))
+			}
+		}
+	}
+	if n := counted(o); n != int64(total) || len(g) != total {
+		t.Errorf("%d allocations are counted as %d, and %d were told", total, n, len(g))
+	}
+}
+
+// Each worker takes what is next, as fast as it can, from one of two gateways: all of it is given once, and the members have the same.
+func TestFiftyWorkersShareAPool(t *testing.T) {
 	for policy, total := range map[string]int{"least_used": *allocations, "round_robin": *allocations / 10} {
 		t.Run(policy, func(t *testing.T) {
 			if testing.Short() {
 				total /= 20
 			}
 			a := pooler(t, start(t, unprotected), `{"policy":"`+policy+`"}`, strings.Fields("a b c d e f g")...)
-			var mu sync.Mutex
-			given := map[string]int{} // a member with its number of allocations
-			c, each := a.crowd(t), total/workers
-			var wg sync.WaitGroup
-			for range workers {
-				wg.Go(func() {
-					for range each {
-						status, body := c.send(t.Context(), "POST", allocatePath, "{}")
-						var got choice
-						if status != 200 || json.Unmarshal(body, &got) != nil || got.Member == nil {
-							t.Errorf("status %d: %s", status, body)
-							return
-						}
-						mu.Lock()
-						given[fmt.Sprint(*got.Member, " for the ", got.Allocations, ". time")]++
-						mu.Unlock()
-					}
-				})
-			}
-			wg.Wait()
-			for what, n := range given {
-				if n > 1 {
-					t.Errorf("%s: %d times", what, n)
-				}
-			}
-			all := shown(t, a).Members
-			sum, least, most := int64(0), all[0].Allocations, all[0].Allocations
-			for _, m := range all {
-				sum += m.Allocations
+			all := a.crowd(t, start(t, unprotected)).fifty(t, total)
+			o := shown(t, a)
+			all.whole(t, o, total)
+			least, most := o.Members[0].Allocations, o.Members[0].Allocations
+			for _, m := range o.Members {
 				least, most = min(least, m.Allocations), max(most, m.Allocations)
-				for n := range m.Allocations {
-					if what := fmt.Sprint(m.Member, " for the ", n+1, ". time"); given[what] == 0 {
-						t.Errorf("nobody was told of %s", what)
-					}
-				}
 			}
-			if sum != int64(workers*each) || most-least > 1 || len(all) != 7 {
-				t.Errorf("%d allocations by %d workers are counted as %d, from %d to %d", each, workers, sum, least, most)
+			if most-least > 1 {
+				t.Errorf("members have from %d to %d", least, most)
 			}
 		})
+	}
+}
+
+// In whole periods each member has what its weight says, whoever asks whichever gateway: also where there are so many members that the
+// order is computed ahead.
+func TestFiftyWorkersShareByWeight(t *testing.T) {
+	for _, variant := range []string{"smooth", "classic"} {
+		for _, members := range []int{10, 100} {
+			t.Run(fmt.Sprint(variant, " ", members), func(t *testing.T) {
+				var list []string
+				period := 0
+				for i := range members {
+					list = append(list, fmt.Sprintf(`{"member":"m%d","weight":%d}`, i, i%4+1))
+					period += i%4 + 1
+				}
+				rounds := max(2000/period, 1)
+				for period*rounds%50 > 0 { // all workers have the same
+					rounds++
+				}
+				a := pooler(t, start(t, unprotected), `{"policy":"weighted_round_robin","variant":"`+variant+`"}`, list...)
+				all := a.crowd(t, start(t, unprotected)).fifty(t, period*rounds)
+				o := shown(t, a)
+				all.whole(t, o, period*rounds)
+				for _, m := range o.Members {
+					if m.Allocations != m.Weight*int64(rounds) {
+						t.Errorf("%s of weight %d has %d of %d rounds", m.Member, m.Weight, m.Allocations, rounds)
+					}
+				}
+			})
+		}
 	}
 }
