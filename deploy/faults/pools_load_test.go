@@ -19,11 +19,14 @@ import (
 	"github.com/slotgate/slotgate/store/slot"
 )
 
-// poolMembers share what is allocated of each pool.
-const poolMembers = 7
+// poolKinds are the kinds of pools in turn. By each of these policies members have the same, within one; more than 64 are allocated by a schedule.
+var poolKinds = []struct {
+	policy  string
+	members int
+}{{"least_used", 7}, {"weighted_round_robin", 80}, {"round_robin", 7}}
 
-// poolLoad is workers that allocate from pools by least_used until they are stopped, and a ledger of what they were told. Every other one leases
-// what it is given, and completes that at once; one in four allocates with an Idempotency-Key, and asks a second time.
+// poolLoad is workers that allocate from pools until they are stopped, and a ledger of what they were told. Every other one leases what it is
+// given, and completes that at once; one in four allocates with an Idempotency-Key, and asks a second time.
 type poolLoad struct {
 	caller  *caller
 	pools   []string
@@ -40,6 +43,7 @@ type poolLoad struct {
 
 // allocations are what workers were told of those of one pool.
 type allocations struct {
+	members              int
 	told                 [outcomes]int
 	given                map[choice]int // how often each was, repetitions not counted
 	leases               []pooltest.Lease
@@ -81,12 +85,15 @@ func startPools(t *testing.T, in *installation, g *gateway, workers int, names .
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	l := &poolLoad{caller: newCaller(t, "http://"+g.api, in.token), pools: names, cancel: cancel, ledgers: map[string]*allocations{}, failed: map[string]int{}}
-	for _, name := range names {
-		l.ledgers[name] = &allocations{given: map[choice]int{}}
-		l.caller.must(t, 200, "PUT", "/v1/pools/"+name, `{"policy":"least_used"}`)
-		for i := range poolMembers {
-			l.caller.must(t, 200, "PUT", fmt.Sprintf("/v1/pools/%s/members/m%d", name, i), `{}`)
+	for n, name := range names {
+		kind := poolKinds[n%len(poolKinds)]
+		l.ledgers[name] = &allocations{members: kind.members, given: map[choice]int{}}
+		l.caller.must(t, 200, "PUT", "/v1/pools/"+name, fmt.Sprintf(`{"policy":%q}`, kind.policy))
+		var list []string
+		for i := range kind.members {
+			list = append(list, fmt.Sprintf(`{"member":"m%d"}`, i))
 		}
+		l.caller.must(t, 200, "PUT", "/v1/pools/"+name+"/members", `{"members":[`+strings.Join(list, ",")+`]}`)
 	}
 	begin := time.Now()
 	for w := range workers {
@@ -226,7 +233,7 @@ func (l *poolLoad) compare(t *testing.T, c *redis.ClusterClient) (v poolVerdict)
 		v.notApplied += of.told[notApplied]
 		v.unknown += of.told[unknown]
 		counts, err := c.ZRangeWithScores(within(t), poolKey(name), 0, -1).Result()
-		if err != nil || len(counts) != poolMembers {
+		if err != nil || len(counts) != of.members {
 			t.Fatalf("pool %s: %v, %v", name, counts, err)
 		}
 		sum := int64(0)
