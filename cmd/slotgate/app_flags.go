@@ -61,7 +61,7 @@ func (f *appFlags) registerFixed(cmd *cobra.Command) {
 // lists adds the repeatable flags. The first use replaces what the app has, the next ones add to that.
 func (f *appFlags) lists(flags *pflag.FlagSet) {
 	var permissions []string
-	flags.Func("permission", "what the app may do: strings:read, hashes:*, commands:ZADD, * (`entry`; again for more; none for nothing)", func(text string) error {
+	flags.Func("permission", "what the app may do: strings:read, pools:*, commands:POOL|ALLOCATE, * (`entry`; again for more; none for nothing)", func(text string) error {
 		if text != "none" {
 			permissions = append(permissions, text)
 		}
