@@ -20,6 +20,7 @@ type trouble struct {
 	errors float64 // the part of the reads that may fail
 	p99    float64 // what is aimed at, in that of the undisturbed run; 0: it is only reported
 	gone   bool    // it answers nothing: that it is left alone does not depend on how quick the machine is
+	alone  bool    // nobody else reads beside the gateway: what is left could not do both
 	target string
 }
 
@@ -35,7 +36,7 @@ var troubles = []trouble{
 	{name: "one replica killed (kill -9)", begin: beginKilled, gone: true, errors: .001, target: "errors ≤ 0.1 %"},
 	{name: fmt.Sprintf("one replica refuses for %v of %v", refusedFor, refusedFor+acceptedFor), begin: beginFlapping, errors: .001, target: "errors ≤ 0.1 %"},
 	{name: "one replica stopped (SIGSTOP)", begin: beginStopped, gone: true, errors: .001, target: "errors ≤ 0.1 %"},
-	{name: "all replicas killed", begin: beginAllKilled, gone: true, errors: .001, target: "errors ≤ 0.1 %, all by the primary"},
+	{name: "all replicas killed", begin: beginAllKilled, gone: true, alone: true, errors: .001, target: "errors ≤ 0.1 %, all by the primary"},
 }
 
 func beginSlow(_ *testing.T, s *shard, n *localcluster.Node) func() {
@@ -125,13 +126,18 @@ func (f suffering) failed() (n int) {
 func (f suffering) errors() float64 { return float64(f.failed()) / float64(max(f.reads, 1)) }
 
 func (f suffering) String() string {
-	text := fmt.Sprintf("p99 %v, undisturbed %v (**%.2fx**), %.3f %% of %d failed, its share %.2f %%", ms(f.during.times.quantile(.99)), ms(f.before.times.quantile(.99)),
-		f.times(), 100*f.errors(), f.reads, 100*f.share)
+	return fmt.Sprintf("p99 %v, undisturbed %v (**%.2fx**), %.3f %% of %d failed", ms(f.during.times.quantile(.99)), ms(f.before.times.quantile(.99)),
+		f.times(), 100*f.errors(), f.reads)
+}
+
+// shares says what the node in trouble was chosen for.
+func (f suffering) shares() string {
+	text := fmt.Sprintf("its share %.2f %%, before %.0f %%", 100*f.share, 100*f.fair)
 	switch {
 	case f.back == never:
 		text += fmt.Sprintf(", not back within %v", patienceForShare)
 	case f.back > 0:
-		text += fmt.Sprintf(", of %.0f %% back after %v", 100*f.fair, f.back.Round(100*time.Millisecond))
+		text += fmt.Sprintf(", back after %v", f.back.Round(100*time.Millisecond))
 	}
 	return text
 }
@@ -144,42 +150,60 @@ const (
 	shareEnough      = .9
 )
 
-// endure has readers go through a trouble. Whoever is not patient does not wait for the node's share.
-func (s *shard) endure(t *testing.T, l *load, tr trouble, n *localcluster.Node, patient bool) suffering {
+// endure has readers through the gateway go through a trouble, and others beside them, so that what else the machine does falls on all. Without
+// patience the node's share is not waited for. What became of the others comes in their order.
+func (s *shard) endure(t *testing.T, l *load, tr trouble, n *localcluster.Node, patient bool, others ...*load) (ours suffering, theirs []suffering) {
 	t.Helper()
 	peace, war := 500*time.Millisecond, refusedFor+500*time.Millisecond // so that a replica that refuses now and then is back once
 	if longForm() {
 		peace, war = 10*time.Second, 20*time.Second
 	}
-	var f suffering
-	s.by = map[string]map[string]int{}
-	l.start(t)
-	l.enter("settling") // connections are made, and who was in trouble is read from again
-	settling := s.asked()
+	all := append([]*load{l}, others...)
+	enter := func(phase string) {
+		for _, l := range all {
+			l.enter(phase)
+		}
+	}
+	for _, l := range all {
+		l.start(t)
+	}
+	enter("settling") // connections are made, and who was in trouble is read from again
+	settling := s.picks(t)
 	pause(t, peace/5)
-	eventually(t, "the replica is read from", func() bool { return s.shareSince(settling, n) > 0 })
-	l.enter("before")
-	before := s.asked()
+	eventually(t, "the replica is read from", func() bool { return s.shareSince(t, settling, n) > 0 })
+	enter("before")
+	before := s.picks(t)
 	pause(t, peace)
-	f.fair = s.shareSince(before, n)
-	l.enter("during")
+	ours.fair = s.shareSince(t, before, n)
+	enter("during")
 	end := tr.begin(t, s, n)
 	pause(t, war/2)
-	before = s.asked()
+	before = s.picks(t)
 	pause(t, war/2)
-	f.share = s.shareSince(before, n)
+	ours.share = s.shareSince(t, before, n)
 	ended := time.Now()
 	end()
-	l.enter("after")
+	enter("after")
+	for _, l := range others {
+		l.stop()
+		theirs = append(theirs, suffered(l))
+	}
 	if patient {
-		f.back = s.untilShare(t, n, shareEnough*f.fair, ended)
+		ours.back = s.untilShare(t, n, shareEnough*ours.fair, ended)
 	} else {
 		pause(t, peace)
 	}
 	l.stop()
+	f := suffered(l)
+	f.fair, f.share, f.back = ours.fair, ours.share, ours.back
+	return f, theirs
+}
+
+// suffered is what became of the reads of a load that has been stopped.
+func suffered(l *load) (f suffering) {
 	f.before, f.during = l.sum("before", "*", "*"), l.sum("during", "*", "*")
-	both := l.sum("after", "*", "*")
-	f.reads, f.failures = both.times.n+f.during.times.n, both.failed
+	after := l.sum("after", "*", "*")
+	f.reads, f.failures = f.during.times.n+after.times.n, after.failed
 	for why, of := range f.during.failed {
 		f.failures[why] += of
 	}
@@ -190,9 +214,9 @@ func (s *shard) endure(t *testing.T, l *load, tr trouble, n *localcluster.Node, 
 func (s *shard) untilShare(t *testing.T, n *localcluster.Node, share float64, ended time.Time) time.Duration {
 	t.Helper()
 	for time.Since(ended) < patienceForShare {
-		begins, before := time.Since(ended), s.asked()
+		begins, before := time.Since(ended), s.picks(t)
 		pause(t, shareFor)
-		if s.shareSince(before, n) >= share {
+		if s.shareSince(t, before, n) >= share {
 			return max(begins, 1)
 		}
 	}
@@ -214,12 +238,15 @@ func TestR01ReplicaReads(t *testing.T) {
 	for i, tr := range troubles {
 		t.Run(tr.name, func(t *testing.T) {
 			n := replicas[i%len(replicas)]
-			ours := s.endure(t, s.reading(fromReplicas), tr, n, longForm())
+			var others []*load
+			if longForm() && !tr.alone {
+				others = append(others, s.randomly(t))
+			}
+			ours, theirs := s.endure(t, s.reading(fromReplicas), tr, n, longForm(), others...)
 			tr.judge(t, ours)
-			counted := "gateway: " + ours.String()
-			if longForm() {
-				theirs := s.endure(t, s.randomly(t), tr, n, false)
-				counted += "; go-redis RouteRandomly: " + theirs.String()
+			counted := "gateway: " + ours.String() + ", " + ours.shares()
+			for _, of := range theirs {
+				counted += "; go-redis RouteRandomly: " + of.String()
 			}
 			results.add(row{id: "R-01", done: tr.name, counted: counted, target: tr.target + ", its share back ≤ 40 s", verdict: met(!t.Failed() && tr.reached(ours))})
 		})
@@ -257,39 +284,35 @@ func (tr trouble) reached(f suffering) bool {
 func (s *shard) undisturbed(t *testing.T) {
 	d := time.Duration(times(1, 10)) * time.Second
 	counted := ""
-	type named struct {
-		name string
-		*load
-	}
-	all := []named{{"gateway", s.reading(fromReplicas)}, {"gateway, max_staleness_ms=2000", s.reading(fromReplicas + "&max_staleness_ms=2000")}}
-	if longForm() {
-		all = append(all, named{"gateway, reads of the primary", s.reading("")}, named{"go-redis RouteRandomly", s.randomly(t)})
-	}
-	for _, of := range all {
-		before, name, l := s.asked(), of.name, of.load
+	for _, ask := range []string{fromReplicas, fromReplicas + "&max_staleness_ms=2000"} {
+		before, l := map[string]int{}, s.reading(ask)
+		for _, n := range s.cluster.Nodes() {
+			before[n.Addr] = s.proxy(n).Done()
+		}
 		s.by = map[string]map[string]int{}
 		l.start(t)
 		pause(t, d+time.Second*readers/readRate) // until each has sent its first
 		l.stop()
 		all := l.sum("*", "*", "*")
 		if all.failures() > 0 {
-			t.Errorf("%s: %v", name, all.failed)
+			t.Errorf("%s: %v", ask, all.failed)
 		}
-		counted += fmt.Sprintf("; %s: p50 %v, p99 %v, %d reads, %d failed", name, ms(all.times.quantile(.5)), ms(all.times.quantile(.99)), all.times.n, all.failures())
-		counted += fmt.Sprintf(", %.0f %% by the primary", 100*s.shareSince(before, s.primary(t)))
-		if name != "gateway" {
-			continue
-		}
-		primary := s.primary(t)
+		primary, byReplicas := s.primary(t), 0
 		for _, n := range s.cluster.Nodes() {
 			asked, answered := s.proxy(n).Done()-before[n.Addr], s.answers("*", n.Addr)
 			if n == primary {
 				answered += s.answers("*", byPrimary)
+			} else {
+				byReplicas += answered
 			}
-			if asked == 0 || asked != answered {
+			if asked != answered {
 				t.Errorf("%s was asked %d times, and %d answers name it", n.Addr, asked, answered)
 			}
 		}
+		if byReplicas < all.times.n/2 {
+			t.Errorf("%s: replicas gave %d of %d answers", ask, byReplicas, all.times.n)
+		}
+		counted += fmt.Sprintf("; %s: p50 %v, p99 %v, %d reads, %d by replicas, %d failed", ask, ms(all.times.quantile(.5)), ms(all.times.quantile(.99)), all.times.n, byReplicas, all.failures())
 	}
 	results.add(row{id: "R-01", done: fmt.Sprintf("undisturbed: a primary and four replicas that take %v for each command, %d reads a second", service, readRate),
 		counted: counted[2:], target: "0 errors, who answered is who is named", verdict: met(!t.Failed())})

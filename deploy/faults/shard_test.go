@@ -23,9 +23,9 @@ const (
 	// service is what each command takes at each node. It is far above what Redis takes, so that what a node takes is told from what else the
 	// machine does.
 	service = 2 * time.Millisecond
-	// readRate is of reads in a second: half of what one node can do, so that the primary can do it alone, and a fifth of them is more than a
-	// node can do that is ten times slower.
-	readRate = 300
+	// readRate is of reads in a second: four tenths of what one node can do, so that the primary can do it alone. A fifth of it keeps a node that is
+	// ten times slower busy for four fifths of its time.
+	readRate = 200
 	// readers is how many wait for an answer at most. Few of them would all be waiting for a slow node soon, and none be left to ask the others.
 	readers = 128
 	// requestDeadline is the gateway's default.
@@ -239,26 +239,25 @@ func (s *shard) randomly(t *testing.T) *load {
 	return l
 }
 
-// snapshot is how many reads each node has been asked, by its address.
-type snapshot map[string]int
+// snapshot is how often the gateway has chosen each node, by the node's address.
+type snapshot map[string]float64
 
-// asked needs busy nodes.
-func (s *shard) asked() snapshot {
+// picks are those of the gateway's metrics.
+func (s *shard) picks(t *testing.T) snapshot {
+	t.Helper()
 	now := snapshot{}
 	for _, n := range s.cluster.Nodes() {
-		now[n.Addr] = s.proxy(n).Done()
+		now[n.Addr] = s.gateway.metric(t, "slotgate_read_node_picks_total", `node="`+s.proxy(n).Addr()+`"`)
 	}
 	return now
 }
 
-// shareSince is a node's part of what all have been asked since.
-func (s *shard) shareSince(before snapshot, n *localcluster.Node) float64 {
-	now, all := s.asked(), 0
+// shareSince is a node's part of all choices since. Of a node that the cluster has given up meanwhile it is 0.
+func (s *shard) shareSince(t *testing.T, before snapshot, n *localcluster.Node) float64 {
+	t.Helper()
+	now, all := s.picks(t), 0.0
 	for addr := range now {
-		all += now[addr] - before[addr]
+		all += max(now[addr]-before[addr], 0)
 	}
-	if all == 0 {
-		return 0
-	}
-	return float64(now[n.Addr]-before[n.Addr]) / float64(all)
+	return max(now[n.Addr]-before[n.Addr], 0) / max(all, 1)
 }
