@@ -102,6 +102,7 @@ type record struct {
 	health  health
 	medians [classes]median
 	doubted int64  // when it broke a connection last; never = it did not
+	asked   int64  // when the latest look that was heard of was asked for; never = none was
 	seen    uint64 // picks at the last refresh
 	idle    int64  // since when it was not chosen
 }
@@ -150,10 +151,15 @@ func (s *Set) Update(now time.Time, nodes []Node) {
 				m.holdsOnly(never) // what it has that nobody else got will be taken from it
 			}
 		} else {
-			m.record = &record{doubted: never, idle: at, health: newHealth(at)}
+			m.record = &record{doubted: never, asked: never, idle: at, health: newHealth(at)}
 			m.current.Store(never)
 		}
 		v.members = append(v.members, m)
+	}
+	for i := range old.members {
+		if m := &old.members[i]; v.find(m.ID) == nil {
+			m.holdsOnly(never) // nothing will be learnt of it any more
+		}
 	}
 	s.view.Store(v)
 	s.due.Store(nil)

@@ -155,6 +155,11 @@ func TestWhoMayBeAsked(t *testing.T) {
 			c, _ := h.Pick(moment(0), balance.Read{Within: time.Hour, Not: "p"})
 			c.Done(moment(.2), balance.Refused)
 		}, hour, "p"},
+		{"a replica that has lost its primary is not, whatever it said before and is heard of late", []string{"p", "r"}, func(h *hand) {
+			h.Look("r", balance.Look{Asked: moment(.2), History: "h"})
+			h.now = .1
+			h.look(0, "r")
+		}, hour, "p"},
 		{"a replica that was a primary for a while is not until it is looked at again", []string{"r"}, func(h *hand) {
 			h.Update(moment(0), []balance.Node{{ID: "r", Primary: true}})
 			h.update("r")
@@ -583,6 +588,7 @@ func TestHolds(t *testing.T) {
 			h.now++
 			h.look(5, "r")
 		}, false},
+		{"it leaves, so that nobody hears what it says", func(h *hand) { h.update("p") }, false},
 		{"there is a new primary", func(h *hand) {
 			h.Look("p", balance.Look{Asked: moment(h.now), Primary: true, History: "new", Offset: 5})
 		}, false},

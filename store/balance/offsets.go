@@ -51,6 +51,10 @@ func (s *Set) Look(id string, l Look) {
 	if said && at > m.doubted {
 		until = s.offsets.held(l.History, l.Offset)
 	}
+	if at < m.asked { // heard of late: it was perhaps another node then, or had another file
+		until = min(until, m.current.Load())
+	}
+	m.asked = max(m.asked, at)
 	m.holdsOnly(until)
 }
 
