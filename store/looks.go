@@ -32,11 +32,15 @@ const (
 // lookIfDue looks at the cluster's nodes, each shard by itself, if replicas are read from and it is time.
 func (s *Store) lookIfDue(ctx context.Context, c *cluster, now time.Time) {
 	rs := c.replicas.Load()
-	if rs == nil || now.UnixNano() < rs.nextLook.Load() || now.Unix()-rs.lastRead.Load() > int64(lookFor/time.Second) {
+	if rs == nil || !rs.lookDue(now) {
 		return
 	}
 	jitter := 1 - lookJitter + 2*lookJitter*rand.Float64()
 	rs.nextLook.Store(now.Add(time.Duration(float64(lookEvery) * jitter)).UnixNano())
+	if now.Unix()-rs.lastRead.Load() > int64(lookFor/time.Second) {
+		rs.rest(now)
+		return
+	}
 	if rs.asking.CompareAndSwap(false, true) {
 		s.done.Go(func() {
 			defer rs.asking.Store(false)
@@ -46,6 +50,12 @@ func (s *Store) lookIfDue(ctx context.Context, c *cluster, now time.Time) {
 	if t := rs.table.Load(); t != nil {
 		s.lookAt(ctx, rs, t.shards)
 	}
+}
+
+// lookDue says whether it is time to look. A clock that was set back makes it time, not nobody look until it has caught up.
+func (rs *replicas) lookDue(now time.Time) bool {
+	wait := rs.nextLook.Load() - now.UnixNano()
+	return wait <= 0 || wait > int64(2*lookEvery)
 }
 
 // findReplicas reads the topology. Shards that are new are looked at at once.

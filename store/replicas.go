@@ -109,6 +109,9 @@ func (rs *replicas) update(t topology) {
 		}
 	}
 	rs.table.Store(next)
+	for _, s := range left {
+		s.set.Update(now, nil) // what its nodes say is told to others
+	}
 	if rs.shown = (topology{}); complete {
 		rs.shown = t
 	}
@@ -176,6 +179,22 @@ func (rs *replicas) closeGone(before time.Time) {
 	}
 }
 
+// rest forgets who may be asked, because nobody has asked for long: nodes that nobody reads from get no better and no worse, and connections to them
+// serve nobody.
+func (rs *replicas) rest(now time.Time) {
+	rs.mu.Lock()
+	defer rs.mu.Unlock()
+	if t := rs.table.Load(); t != nil {
+		for _, s := range t.shards {
+			s.set.Update(now, nil)
+		}
+		rs.table.Store(nil)
+		rs.shown = topology{}
+		rs.forget(nil)
+	}
+	rs.closeGone(now.Add(-retireAfter))
+}
+
 // close ends all connections. There are none afterwards.
 func (rs *replicas) close() {
 	rs.mu.Lock()
@@ -231,9 +250,11 @@ func (n *replicaNode) greet(ctx context.Context, conn *redis.Conn) error {
 	p := conn.Pipeline()
 	p.ReadOnly(ctx)
 	said := p.Info(ctx, "replication")
-	_, err := p.Exec(ctx)
-	n.looked(lookOf(asked, said.Val(), err))
-	return err
+	if _, err := p.Exec(ctx); err != nil {
+		return err // nobody reads from this connection, and a caller who has left says nothing about the node
+	}
+	n.looked(lookOf(asked, said.Val(), nil))
+	return nil
 }
 
 // looked tells the node's shard what it has said.

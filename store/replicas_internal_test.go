@@ -225,6 +225,59 @@ func TestNodesThatHaveLeftAreClosedAfterAWhile(t *testing.T) {
 	}
 }
 
+// Nodes that nobody reads from are not looked at, so nothing is told of them and no connection to them is kept.
+func TestReplicasRestWhenNobodyReads(t *testing.T) {
+	c, rs := offline(t, 2)
+	both := slotsOf2([]redis.ClusterNode{node(0), node(1)}, nil)
+	rs.update(both)
+	way := rs.nodes[node(1).Addr].way
+	now := time.Now()
+	rs.lastRead.Store(now.Add(-lookFor - 2*time.Second).Unix())
+	new(Store).lookIfDue(t.Context(), c, now)
+	if rs.shard(0) != nil {
+		t.Error("what was known of them is told for ever")
+	}
+	new(Store).lookIfDue(t.Context(), c, now.Add(retireAfter+2*lookEvery))
+	if _, there := c.ways.Load(way.node); there || len(rs.nodes) > 0 {
+		t.Error("connections are kept for nobody")
+	}
+	if rs.update(both); rs.shard(0) == nil {
+		t.Error("whoever reads again finds nobody")
+	}
+}
+
+func TestAClockThatIsSetBackKeepsNobodyFromLooking(t *testing.T) {
+	_, rs := offline(t, 1)
+	now := time.Now()
+	rs.nextLook.Store(now.Add(lookEvery).UnixNano())
+	if rs.lookDue(now) {
+		t.Error("it is looked before it is time")
+	}
+	if !rs.lookDue(now.Add(lookEvery)) || !rs.lookDue(now.Add(-time.Hour)) {
+		t.Error("nobody looks")
+	}
+}
+
+// Who leaves while a connection is made takes no replica from others, which the next look would have to bring back.
+func TestAConnectionThatIsNotMadeSaysNothing(t *testing.T) {
+	_, rs := offline(t, 2)
+	rs.update(slotsOf2([]redis.ClusterNode{node(0), node(1)}, nil))
+	set, now := rs.shard(0).set, time.Now()
+	set.Look(node(0).ID, balance.Look{Asked: now, Primary: true, History: "h"})
+	set.Look(node(1).ID, balance.Look{Asked: now, History: "h", Linked: true})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n := rs.nodes[node(1).Addr]
+	conn := n.way.node.Conn()
+	defer func() { _ = conn.Close() }()
+	if err := n.greet(ctx, conn); err == nil {
+		t.Fatal("it was greeted")
+	}
+	if f := set.Figures(now)[1]; f.Held != 0 {
+		t.Errorf("%+v, want a replica that holds everything", f)
+	}
+}
+
 func TestLoans(t *testing.T) {
 	b := newBudget(t.Context(), 100)
 	loan := b.lend()
