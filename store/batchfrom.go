@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -48,9 +49,10 @@ func count(flags []bool) (n int) {
 
 // chunkOf is a part of a batch for one shard, by the items' numbers in the job. Those that are answered leave it.
 type chunkOf struct {
-	shard *replicaShard
-	items []int
-	none  []int // of the items, those that a replica has not: the primary has the last word
+	shard  *replicaShard
+	items  []int
+	none   []int  // of the items, those that a replica has not: the primary has the last word
+	result string // why items are left
 }
 
 // askSomebody is Store.askSomebody of a batch: each chunk goes to the node that its shard chooses for it. It returns the items that the
@@ -65,46 +67,64 @@ func (b *batch) askSomebody(ctx context.Context, rd Reading, j *job) []int {
 	left := byShard[nil]
 	delete(byShard, nil)
 	b.cluster.metrics.readFrom(b.cluster.name, readUnknown, len(left))
-	part, chunks := *b, []*chunkOf{}
+	part := *b
 	part.class, part.aside = classOf(ctx, b.id), true
-	for sh, items := range byShard {
+	for _, items := range byShard {
 		part.large = part.large || len(items) > b.store.cfg.Batch.Chunk
-		for own := range slices.Chunk(items, b.store.cfg.Batch.Chunk) {
-			chunks = append(chunks, &chunkOf{shard: sh, items: own})
-		}
 	}
 	if part.large {
 		part.class = part.class.Next()
 	}
+	lanes := max(b.store.cfg.Batch.PerRequest/max(len(byShard), 1), 1)
 	var g errgroup.Group
-	g.SetLimit(max(b.store.cfg.Batch.PerRequest, len(byShard)))
-	for _, c := range chunks {
-		g.Go(func() error {
-			part.guard(nil, func() { part.askShard(ctx, rd, rs, j, c) })
-			return nil
-		})
+	var mu sync.Mutex
+	for sh, items := range byShard {
+		for _, own := range split(nodeItems{items: items}, lanes, b.store.cfg.Batch.Chunk) {
+			g.Go(func() error {
+				rest := part.askInTurn(ctx, rd, rs, j, sh, own)
+				mu.Lock()
+				defer mu.Unlock()
+				left = append(left, rest...)
+				return nil
+			})
+		}
 	}
 	_ = g.Wait()
-	for _, c := range chunks {
-		left = append(append(left, c.items...), c.none...)
-	}
 	slices.Sort(left)
+	return left
+}
+
+// askInTurn asks a shard for its chunks, one after the other, and returns the items that were not answered. If nobody answers for one of them it
+// asks for no more: what is behind would find that out again and again, until the primaries have no time left.
+func (b *batch) askInTurn(ctx context.Context, rd Reading, rs *replicas, j *job, sh *replicaShard, chunks []nodeItems) (left []int) {
+	for n, own := range chunks {
+		c := &chunkOf{shard: sh, items: own.items, result: readUnknown}
+		b.guard(nil, func() { b.askShard(ctx, rd, rs, j, c) })
+		left = append(append(left, c.items...), c.none...)
+		if len(c.items) < len(own.items) || c.result == readDoubted {
+			continue
+		}
+		for _, rest := range chunks[n+1:] {
+			left = append(left, rest.items...)
+			b.cluster.metrics.readFrom(b.cluster.name, c.result, len(rest.items))
+		}
+		break
+	}
 	return left
 }
 
 // askShard is askSomebody of a chunk.
 func (b *batch) askShard(ctx context.Context, rd Reading, rs *replicas, j *job, c *chunkOf) {
-	result := readUnknown
 	var sent *sentChunk
 	rs.askTwice(ctx, c.shard, b.store.within(rd, balance.Multi), int(j.slots[c.items[0]]), func(ctx context.Context, w *way) asked {
 		sent = b.sendChunk(ctx, w, j, c.items)
 		return asked{err: sent.failed()}
-	}, func(node balance.Node, _ asked, believed bool) {
+	}, func(node balance.Node, got asked, believed bool) {
 		if sent == nil { // the primary is not known
 			return
 		}
-		if result = readFailed; !believed {
-			result = readDoubted
+		if c.result = readFailed; got.final() && !believed {
+			c.result = readDoubted
 		}
 		n := sent.settle(ctx, j, c, node.Primary, believed)
 		rd.Served.some(!node.Primary, n)
@@ -115,7 +135,7 @@ func (b *batch) askShard(ctx context.Context, rd Reading, rs *replicas, j *job, 
 		b.cluster.metrics.readFrom(b.cluster.name, by, n)
 		sent = nil
 	})
-	b.cluster.metrics.readFrom(b.cluster.name, result, len(c.items))
+	b.cluster.metrics.readFrom(b.cluster.name, c.result, len(c.items))
 	b.cluster.metrics.readFrom(b.cluster.name, readAbsent, len(c.none))
 }
 

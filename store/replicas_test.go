@@ -419,6 +419,41 @@ func TestReadsOutliveAReplicaThatDoesNotAnswer(t *testing.T) {
 	}
 }
 
+// A shard of which nobody answers takes no time from the items of the others, be they absent there or not.
+func TestAHungShardFailsItsOwnItemsOfABatchFromReplicas(t *testing.T) {
+	c := clustertest.Shared(t)
+	net := clustertest.Proxied(t, c)
+	s, id := newStore(t, c, func(cfg *store.Config) {
+		cfg.Clusters = map[string]store.ClusterConfig{"default": {Addrs: c.Addrs(), Dialer: net.Dial}}
+		cfg.Circuit.OpenAfter, cfg.Batch.Chunk = -1, 5
+	}), newApp(t)
+	ctx := testContext(t)
+	var keys []string
+	var items []store.SetItem
+	for i := range 300 {
+		keys = append(keys, fmt.Sprint("k", i))
+		if i%2 > 0 {
+			items = append(items, store.SetItem{Key: keys[i], Data: []byte(keys[i])})
+		}
+	}
+	must[int](t)(s.MSet(ctx, id, items))
+	primary := must[*localcluster.Node](t)(c.PrimaryOfKey(ctx, id.Prefix+"k1"))
+	fromReplicas(t, s, id, keys[1])
+	fromReplicas(t, s, id, keys[3])
+	net.Proxy(must[*localcluster.Node](t)(c.ReplicaOf(ctx, primary)).Addr).BlackHole()
+	net.Proxy(primary.Addr).BlackHole()
+	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	for i, it := range must[[]store.GetItem](t)(s.MGet(short, id, keys, store.Reading{Replicas: true})) {
+		if it.Err == nil && it.Found == (i%2 > 0) {
+			continue
+		}
+		if must[*localcluster.Node](t)(c.PrimaryOfKey(ctx, id.Prefix+keys[i])) != primary {
+			t.Fatalf("%s of another shard: %v, %v", keys[i], it.Found, it.Err)
+		}
+	}
+}
+
 // A planned failover makes the replica the primary, and the other way round.
 func TestReplicaReadsAcrossAFailover(t *testing.T) {
 	c := clustertest.Shared(t)
