@@ -77,10 +77,14 @@ func (s *Store) within(rd Reading, class balance.Class) balance.Read {
 // said, and whether it may be believed. Nobody is asked if nobody may be.
 func (rs *replicas) askTwice(ctx context.Context, sh *replicaShard, read balance.Read, number int, send func(context.Context, *way) asked, keep func(n balance.Node, got asked, believed bool)) {
 	c := rs.cluster
+	var failed *way
 	for {
 		choice, ok := sh.set.Pick(time.Now(), read)
 		if !ok {
 			return
+		}
+		if failed != nil {
+			c.metrics.retried(c.name, failed)
 		}
 		node := choice.Node()
 		got, believed := rs.ask(ctx, choice, number, len(sh.nodes) > 1, send)
@@ -97,8 +101,7 @@ func (rs *replicas) askTwice(ctx context.Context, sh *replicaShard, read balance
 		if read.Not != "" || ctx.Err() != nil || !c.mayRetry(v) {
 			return
 		}
-		c.metrics.retried(c.name, node.Via.(*replicaNode).way)
-		read.Not = node.ID
+		failed, read.Not = node.Via.(*replicaNode).way, node.ID
 	}
 }
 
