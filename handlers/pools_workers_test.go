@@ -161,7 +161,7 @@ func TestFiftyWorkersShareByWeight(t *testing.T) {
 					list = append(list, fmt.Sprintf(`{"member":"m%d","weight":%d}`, i, i%4+1))
 					period += i%4 + 1
 				}
-				rounds := max(2000/period, 1)
+				rounds := max(1000/period, 1)
 				for period*rounds%50 > 0 { // all workers have the same
 					rounds++
 				}
