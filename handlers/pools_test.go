@@ -49,20 +49,6 @@ func (a *app) allocate(t testing.TB, body string, headers ...string) map[string]
 	return a.call(t, "POST", allocatePath, body, headers...).want(t, 200)
 }
 
-// picks are who n allocations give, one after the other; of nobody the reason.
-func (a *app) picks(t testing.TB, n int) string {
-	t.Helper()
-	list := make([]string, n)
-	for i := range list {
-		if m := a.allocate(t, `{}`); m["member"] == nil {
-			list[i] = m["reason"].(string)
-		} else {
-			list[i] = m["member"].(string)
-		}
-	}
-	return strings.Join(list, " ")
-}
-
 func members(t testing.TB, a *app) map[string]map[string]any {
 	t.Helper()
 	all := map[string]map[string]any{}
