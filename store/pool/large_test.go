@@ -107,6 +107,25 @@ func TestSchedulesGiveWhatTheScriptsDo(t *testing.T) {
 	}
 }
 
+// An allocation of several that goes over the end of a period has moved the turn as far as any other.
+func TestAPeriodThatBeginsAnewWithinAnAllocation(t *testing.T) {
+	w := newTwins(t, pool.Definition{Policy: pool.WeightedRoundRobin})
+	list := numbered("m", 64)
+	for i := range list {
+		list[i].Weight = ptr(int64(1))
+	}
+	list[3].Weight = ptr(int64(3)) // 66 turns
+	w.both(func(b *bench) { b.put(list...) })
+	for range 66 - 1 {
+		w.same(pool.Request{})
+	}
+	w.same(pool.Request{Count: 5})
+	w.both(func(b *bench) { b.put(pool.Member{Member: "m0005", Weight: ptr(int64(2))}) })
+	for range 30 {
+		w.same(pool.Request{})
+	}
+}
+
 // What the gateway draws is what the scripts draw, and health is the same in both.
 func TestAGatewayDrawsWhatTheScriptsDo(t *testing.T) {
 	for _, d := range []pool.Definition{{Policy: pool.WeightedRandom}, {Policy: pool.AdaptivePolicy}} {

@@ -77,9 +77,11 @@ local function keep()
     if before > 0 then
       call('SETRANGE', KEYS[5], 2 * turn, table.concat(picked, '', 1, used) .. table.concat(passed, '', 1, before))
       call('SETRANGE', KEYS[1], '104', pack('<d', 2 * variant - 1))
+      again = false
     end
   end
   turn = turn + used
+  if again and turn > length then turn = turn % length end -- of a whole round nothing is left to say
   call('SETRANGE', KEYS[1], '88', pack('<d', turn))
 end
 if bound then
