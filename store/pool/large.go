@@ -2,11 +2,14 @@ package pool
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"golang.org/x/sync/singleflight"
 
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/acl/alive"
+	"github.com/slotgate/slotgate/store"
 )
 
 const (
@@ -17,21 +20,30 @@ const (
 )
 
 // together does work once for all who ask for it at the same time. It is done within the deadline of who comes first, also if that one goes
-// away: others wait for it too. Who then has time left tries again.
-func together[T any](ctx context.Context, group *singleflight.Group, name string, work func(context.Context) (T, error)) (T, error) {
+// away: others wait for it too, each as long as they have time. Who has time left when it has failed tries again.
+func together[T any](ctx context.Context, log *slog.Logger, group *singleflight.Group, name string, work func(context.Context) (T, error)) (t T, err error) {
 	for try := 1; ; try++ {
-		v, err, shared := group.Do(name, func() (any, error) {
+		doing := group.DoChan(name, func() (v any, err error) {
 			deadline, ok := ctx.Deadline()
 			if !ok {
 				deadline = time.Now().Add(togetherTime)
 			}
 			ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 			defer cancel()
-			return work(ctx)
+			err = store.NewError(store.CodeInternal, "") // unless it ends
+			alive.Once(log, "what callers of a large pool wait for", func() { v, err = work(ctx) })
+			return v, err
 		})
-		if err == nil || !shared || try == togetherTries || ctx.Err() != nil {
-			t, _ := v.(T)
-			return t, err
+		select {
+		case <-ctx.Done():
+			late := store.NewError(store.CodeBackendTimeout, "").WithCause(ctx.Err())
+			late.Outcome = store.NotApplied
+			return t, late
+		case done := <-doing:
+			if done.Err == nil || !done.Shared || try == togetherTries || ctx.Err() != nil {
+				t, _ = done.Val.(T)
+				return t, done.Err
+			}
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -102,6 +103,7 @@ func TestViewsAreKeptWithinBounds(t *testing.T) {
 func TestWhoWaitsHasTheirOwnTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var group singleflight.Group
+		quiet := slog.New(slog.DiscardHandler)
 		work := func(ctx context.Context) (int, error) {
 			deadline, _ := ctx.Deadline()
 			if time.Until(deadline) > 100*time.Millisecond {
@@ -112,22 +114,38 @@ func TestWhoWaitsHasTheirOwnTime(t *testing.T) {
 		}
 		first, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		go func() { _, _ = together(first, &group, "p", work) }()
+		go func() { _, _ = together(first, quiet, &group, "p", work) }()
 		synctest.Wait()
 		cancel() // it has gone
 		start := time.Now()
 		later, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if got, err := together(later, &group, "p", work); err != nil || got != 1 || time.Since(start) != 50*time.Millisecond {
+		if got, err := together(later, quiet, &group, "p", work); err != nil || got != 1 || time.Since(start) != 50*time.Millisecond {
 			t.Errorf("got %d, %v, after %v", got, err, time.Since(start))
 		}
 		short, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
-		if _, err := together(short, &group, "p", work); !errors.Is(err, context.DeadlineExceeded) {
+		if _, err := together(short, quiet, &group, "p", work); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("alone: %v", err)
 		}
-		if got, err := together(context.Background(), &group, "p", work); err != nil || got != 1 {
+		if got, err := together(context.Background(), quiet, &group, "p", work); err != nil || got != 1 {
 			t.Errorf("without a deadline: %d, %v", got, err)
 		}
+		slow := func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, ctx.Err()
+		}
+		patient, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		go func() { _, _ = together(patient, quiet, &group, "p", slow) }()
+		synctest.Wait()
+		start = time.Now()
+		hasty, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if _, err := together(hasty, quiet, &group, "p", slow); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != 50*time.Millisecond {
+			t.Errorf("behind one with more time: %v, after %v", err, time.Since(start))
+		}
+		cancel()
+		<-patient.Done() // then what is done for who came first ends
 	})
 }

@@ -11,7 +11,7 @@ import (
 // plan gives a large pool a new schedule, if it has no good one or it is to be anew, and a small one that was large its credits. A gateway makes one at a time of each pool, and those
 // who wait have the same; of two gateways the first has its way. Errors: forbidden, or an outcome.
 func (p *Pools) plan(ctx context.Context, id *acl.Identity, k keys, v Variant, anew bool) error {
-	_, err := together(ctx, &p.planning, fmt.Sprint(poolOf(id, k), v, anew), func(ctx context.Context) (Reason, error) {
+	_, err := together(ctx, p.Log, &p.planning, fmt.Sprint(poolOf(id, k), v, anew), func(ctx context.Context) (Reason, error) {
 		return p.replan(ctx, id, k, v, leading{anew: anew})
 	})
 	return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"embed"
 	"errors"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -38,6 +39,7 @@ type Config struct {
 	Draw  func() float64 // 0 to 1 without 1, of weighted_random; nil = math/rand/v2. It must be safe for concurrent use.
 	// Reaped is told of leases that an allocation has found expired; nil = nobody is.
 	Reaped func(id *acl.Identity, name string, r Reaped)
+	Log    *slog.Logger // of panics; nil = none
 }
 
 // Pools are those of all apps. They are safe for concurrent use.
@@ -57,6 +59,9 @@ func New(cfg Config) *Pools {
 	}
 	if cfg.Reaped == nil {
 		cfg.Reaped = func(*acl.Identity, string, Reaped) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	return &Pools{Config: cfg, views: newViews()}
 }

@@ -158,7 +158,7 @@ func (p *Pools) view(ctx context.Context, id *acl.Identity, k keys, n needs) (*v
 	if was, _ := p.views.find(pool); p.good(was, n) {
 		return was, nil
 	}
-	return together(ctx, &p.views.reading, pool+n.kind(), func(ctx context.Context) (*view, error) {
+	return together(ctx, p.Log, &p.views.reading, pool+n.kind(), func(ctx context.Context) (*view, error) {
 		was, changes := p.views.find(pool)
 		if p.good(was, n) { // somebody has just read it
 			return was, nil

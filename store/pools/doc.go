@@ -66,7 +66,7 @@ func New(cfg Config) *Pools {
 	}
 	cfg.Members = min(cfg.Members, metric.MaxMembers)
 	p := &Pools{Config: cfg, metrics: newMetrics(cfg.Registry), watch: newWatch()}
-	p.choose = pool.New(pool.Config{Redis: cfg.Redis, Clock: cfg.Clock, Draw: cfg.Draw, Reaped: p.metrics.reaped})
+	p.choose = pool.New(pool.Config{Redis: cfg.Redis, Clock: cfg.Clock, Draw: cfg.Draw, Reaped: p.metrics.reaped, Log: cfg.Log})
 	p.defined = definitions.New(definitions.Config[Defined]{
 		Kind: definitions.Kind[Defined]{
 			What: "pool", None: store.CodePoolNotFound, Command: pool.CommandDefine,
