@@ -25,6 +25,10 @@ const (
 	forgetAfter = time.Minute
 	// maxWatched is how many pools a gateway looks after, a round trip each in two seconds. Of more, allocations find what was abandoned.
 	maxWatched = 1000
+	// maxWatchedOfApp of them are of one app, so that none takes the places of all.
+	maxWatchedOfApp = 100
+	// restOfLarge is in how many rounds a pool is left out that has too many members for the metrics: to read it costs some ms of Redis.
+	restOfLarge = 11
 )
 
 // watch is the pools that this gateway has served lately.
@@ -33,6 +37,7 @@ type watch struct {
 
 	mu    sync.Mutex
 	pools map[string]*watched
+	ofApp map[string]int // how many, by app; no 0
 	last  int64
 }
 
@@ -46,6 +51,7 @@ type watched struct {
 	leased int64 // the last of these that was about a lease, 0 = none is known to be out
 	seen   int64 // of used, when it was looked at last
 	idle   time.Time
+	rest   int // rounds of Look alone
 }
 
 func newWatch() *watch {
@@ -53,7 +59,7 @@ func newWatch() *watch {
 	if err != nil {
 		panic("pools: " + err.Error())
 	}
-	return &watch{permissions: all, pools: map[string]*watched{}}
+	return &watch{permissions: all, pools: map[string]*watched{}, ofApp: map[string]int{}}
 }
 
 // note remembers that a pool was used, and whether a lease of it is out.
@@ -63,12 +69,13 @@ func (w *watch) note(id *acl.Identity, name string, leased bool) {
 	defer w.mu.Unlock()
 	k := w.pools[key]
 	if k == nil {
-		if len(w.pools) >= maxWatched {
+		if len(w.pools) >= maxWatched || w.ofApp[id.App.ID] >= maxWatchedOfApp {
 			return
 		}
 		w.last++
 		k = &watched{id: &acl.Identity{App: id.App, Key: &acl.Key{}, Permissions: w.permissions}, name: name, number: w.last}
 		w.pools[key] = k
+		w.ofApp[id.App.ID]++
 	}
 	if k.used++; leased {
 		k.leased = k.used
@@ -91,7 +98,7 @@ func (w *watch) round(now time.Time) []visit {
 		if k.used != k.seen {
 			k.seen, k.idle = k.used, now
 		} else if k.leased == 0 && now.Sub(k.idle) >= forgetAfter {
-			delete(w.pools, key)
+			w.remove(key)
 			continue
 		}
 		all = append(all, visit{k, k.used, k.leased > 0})
@@ -113,7 +120,19 @@ func (w *watch) settled(v visit) {
 func (w *watch) drop(v visit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.pools, definitions.CacheKey(v.id, v.name))
+	w.remove(definitions.CacheKey(v.id, v.name))
+}
+
+// remove takes a pool out, if it is there; mu is held.
+func (w *watch) remove(key string) {
+	k := w.pools[key]
+	if k == nil {
+		return
+	}
+	delete(w.pools, key)
+	if w.ofApp[k.id.App.ID]--; w.ofApp[k.id.App.ID] == 0 {
+		delete(w.ofApp, k.id.App.ID)
+	}
 }
 
 // Run looks after the pools that this gateway has served, until ctx ends.
@@ -178,9 +197,16 @@ func (p *Pools) Look(ctx context.Context) {
 		if label == metric.Other || ctx.Err() != nil || len(all) >= p.Members {
 			continue
 		}
+		if v.rest > 0 {
+			v.rest--
+			continue
+		}
 		asking, stop := context.WithTimeout(ctx, time.Second)
 		o, err := p.Overview(asking, v.id, v.name)
 		stop()
+		if err == nil && len(o.Members) > maxSeriesOfPool {
+			v.rest = restOfLarge
+		}
 		if err != nil || len(o.Members) > min(maxSeriesOfPool, p.Members-len(all)) {
 			continue
 		}

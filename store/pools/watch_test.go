@@ -174,6 +174,11 @@ func TestMetricsOfMembersAreBounded(t *testing.T) {
 	if got := len(g.figures(metric.PoolMemberShare)); got != want {
 		t.Errorf("%d series, want %d", got, want)
 	}
+	asked := g.store.asked.Load()
+	g.Look(t.Context())
+	if n := g.store.asked.Load() - asked; n != 6 {
+		t.Errorf("it asks %d times for three pools that may have series, twice for each", n)
+	}
 	g.pass(2 * time.Minute)
 	g.Look(t.Context()) // it sees that they were used
 	g.pass(2 * time.Minute)
