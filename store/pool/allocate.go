@@ -205,6 +205,7 @@ func (p *Pools) prepare(ctx context.Context, id *acl.Identity, t *attempt, statu
 	case statusFar:
 		why, err = p.replan(ctx, id, t.keys, t.variant, leading{turns: t.count, exclude: t.request.Exclude})
 	case statusStale:
+		t.fewer = true
 		p.views.changed(t.name)
 	default:
 		return true, "", nil
@@ -228,6 +229,7 @@ type choice struct {
 	chosen  bool    // of whom the gateway draws
 	list    []drawn
 	why     Reason // why it has drawn nobody
+	fewer   bool   // it takes fewer than count, since it has read again who is left
 	view    *view
 }
 
@@ -291,7 +293,7 @@ func (p *Pools) arguments(c choice, r *Request) []byte {
 	}
 	switch {
 	case c.chosen:
-		b = c.view.given(b, c.adapts != nil, c.list, c.why)
+		b = c.view.given(b, &c)
 	case c.large:
 		b = packed.Append(b, map[Variant]int64{Smooth: 1, Classic: 2}[c.variant])
 	case c.adapts != nil:

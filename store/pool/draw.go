@@ -195,11 +195,11 @@ func (t *tally) trial(v *view, out map[int]bool, leased bool, now int64) int {
 }
 
 // given are the arguments of scripts/given.lua.
-func (v *view) given(b []byte, adapts bool, list []drawn, why Reason) []byte {
-	number := map[bool]int64{true: 1}[adapts]
-	status := map[Reason]int64{Excluded: -2, NoWeight: -3, Saturated: -5}[why]
-	b = packed.Append(b, v.epoch, number, status, int64(len(list)))
-	for _, d := range list {
+func (v *view) given(b []byte, c *choice) []byte {
+	number := map[bool]int64{true: 1}
+	status := map[Reason]int64{Excluded: -2, NoWeight: -3, Saturated: -5}[c.why]
+	b = packed.Append(b, v.epoch, number[c.adapts != nil], status, number[c.fewer], int64(len(c.list)))
+	for _, d := range c.list {
 		b = packed.AppendText(packed.Append(b, d.mode), d.member)
 	}
 	return b

@@ -395,6 +395,32 @@ func TestTwoGatewaysTryAnEjectedMemberOnce(t *testing.T) {
 	other.want("elsewhere after 200 ms", other.drawn(0), "m0000")
 }
 
+// Whoever asks for several gets them as long as they are there, also of a gateway that has not read yet who is full by now.
+func TestAllThatIsLeftOfALargePool(t *testing.T) {
+	b := large(t, pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 1}}, 100)
+	other := b.gateway()
+	lease := func(g *bench, draw float64, count int) int {
+		g.draw = draw
+		res, _ := g.allocate(pool.Request{LeaseMS: 30_000, Count: count})
+		return len(res.Allocated)
+	}
+	if n := lease(other, 0.999, 1); n != 1 {
+		t.Fatalf("the other gateway gets %d", n)
+	}
+	if n := lease(b, 0, 16); n != 16 { // and those after the first
+		t.Fatalf("got %d", n)
+	}
+	if n := lease(other, 0.1, 16); n != 16 {
+		t.Errorf("got %d of 16, though 83 are free", n)
+	}
+	for range 4 {
+		lease(b, 0.5, 16)
+	}
+	if n := lease(other, 0.2, 16); n != 3 {
+		t.Errorf("got %d of the last 3", n)
+	}
+}
+
 func TestALargePoolIsFull(t *testing.T) {
 	d := pool.Definition{Policy: pool.AdaptivePolicy, Lease: pool.Lease{MaxPerMember: 1, DefaultMS: 30_000}}
 	b := large(t, d, 70)

@@ -1,13 +1,13 @@
 -- Of more than 64 members the gateway draws, by what it has read at most 200 ms before, see view.lua. This allocates whom it has drawn, and
 -- looks whether they may still be: O(log n).
 -- KEYS: 3 ring, 4 w; of adaptive 5 a. ARGV[1] has behind who is excluded doubles: epoch of what was read; 1 of adaptive; -2, -3 or -5 why
--- nobody was drawn, or 0; how many were, of whom those above the number to allocate are for when others are full; and of each how it was chosen,
--- as adaptive_choose.lua has it, and the member behind its length.
--- Returns also {-25}: the pool has become small, {-28}: it is another than was read.
+-- nobody was drawn, or 0; 1 = fewer than the number to allocate will do; how many were drawn, of whom those above that number are for when
+-- others are full; and of each how it was chosen, as adaptive_choose.lua has it, and the member behind its length.
+-- Returns also {-25}: the pool has become small, {-28}: it is another than was read, or others have leased so many that fewer are left.
 local large, epoch = unpack('<dd', state, 73)
 if large == 0 then return {-25} end
-local known, adapts, nobody, drawn
-known, adapts, nobody, drawn, at = unpack('<dddd', ARGV[1], at)
+local known, adapts, nobody, fewer, drawn
+known, adapts, nobody, fewer, drawn, at = unpack('<ddddd', ARGV[1], at)
 moded = adapts == 1
 local leases = moded and 6 or 5
 
@@ -46,6 +46,16 @@ for i = 1, drawn do
 end
 
 if #list == 0 and nobody == 0 then return {-28} end -- the pool was small when it was read
+
+if fewer == 0 and count > 1 and most > 0 and ttl > 0 and #list > 0 then
+  local taken, free = {}, 0
+  for _, m in ipairs(list) do
+    local n = taken[m] or tonumber(call('ZSCORE', KEYS[leases], m))
+    if n < most then n, free = n + 1, free + 1 end
+    taken[m] = n
+  end
+  if free < count then return {-28} end
+end
 
 local next_of = 0
 local function choose()
