@@ -2,7 +2,6 @@ package handlers
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 
 	"github.com/slotgate/slotgate/store"
@@ -257,13 +256,17 @@ func parseAllocation(src []byte, _ terms) (r allocation, err error) {
 				return d.broken == nil
 			})
 		case "count":
-			var n int64
-			d.positive(&n)
-			r.Count = int(max(min(n, math.MaxInt32), math.MinInt32))
+			n, ok := d.integer()
+			if ok && (n < 1 || n > pool.MaxCount) { // here, since each counts against the quota, which would refuse too many as something to try again
+				d.wrong("is " + strconv.FormatInt(n, 10) + "; give 1 to " + strconv.Itoa(pool.MaxCount))
+				n = 0
+			}
+			r.Count = int(n)
 		case "lease_ms":
 			d.positive(&r.LeaseMS)
 		case "sticky":
-			if r.Sticky = d.text(); r.Sticky == "" {
+			text, ok := d.string()
+			if r.Sticky = string(text); ok && r.Sticky == "" {
 				d.wrong("must have 1 to " + strconv.Itoa(pool.MaxMember) + " bytes")
 			}
 		default:

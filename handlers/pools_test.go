@@ -283,6 +283,9 @@ func TestEachOfManyCountsAgainstTheQuota(t *testing.T) {
 			app.Limits = []acl.Limit{{ID: "r", Per: "app", Of: "requests", Limit: 5, PeriodMS: 3600_000, Burst: 5}}
 		})
 		poor.call(t, ask.method, path, ask.body).refused(t, 429, "quota_exceeded", "")
+		if path == allocatePath { // more than any quota could allow is not for trying again
+			poor.call(t, "POST", path, `{"count":17}`).refused(t, 422, "validation_failed", "/count")
+		}
 		if after := owner.call(t, "GET", membersPath, "").body; after != before {
 			t.Errorf("%s: it was %s, it is %s", path, before, after)
 		}
