@@ -77,6 +77,15 @@ func TestAnAllocationIsRepeatedSafely(t *testing.T) {
 	}
 }
 
+func TestARepetitionHasTheDefinitionOfTheFirstTime(t *testing.T) {
+	a := pooler(t, start(t), leastUsed, "p1")
+	first := a.call(t, "POST", allocatePath, `{}`, "Idempotency-Key: k")
+	a.call(t, "PATCH", poolPath, `{"policy":"adaptive"}`).want(t, 200)
+	if again := a.call(t, "POST", allocatePath, `{}`, "Idempotency-Key: k"); again.body != first.body {
+		t.Errorf("%s, then %s", first.body, again.body)
+	}
+}
+
 // The bound of records is for those that are kept, and that there was nobody is not.
 func TestNobodyCountsAsNoRecord(t *testing.T) {
 	a := pooler(t, start(t), leastUsed)

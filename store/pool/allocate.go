@@ -35,7 +35,9 @@ type Request struct {
 func (r *Request) Validate(d *Definition) error {
 	var f faults.List
 	f.Between("/count", int64(r.Count), 0, MaxCount)
-	f.Between("/lease_ms", r.LeaseMS, 0, d.Lease.MaxMS)
+	if r.LeaseMS != 0 {
+		f.Between("/lease_ms", r.LeaseMS, 1, d.Lease.MaxMS)
+	}
 	if len(r.Sticky) > MaxMember {
 		f.Add("/sticky", "has %d bytes; give %d at most", len(r.Sticky), MaxMember)
 	}
@@ -95,6 +97,9 @@ var reasons = []Reason{Empty, Excluded, NoWeight, Cooling, Saturated}
 
 // Result is what was allocated: Count, or fewer if there were no more to have; then never none. With none there is a reason.
 type Result struct {
+	// Policy and Version are those of the definition by which it was chosen.
+	Policy    Policy
+	Version   int64
 	Allocated []Allocated
 	Reason    Reason // "" = there are some
 	// RetryAfterMS is when that may change by itself; 0 = unknown.
@@ -143,7 +148,7 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, pool Pool, r *Re
 		case err != nil:
 			return res, false, store.NotDone(err)
 		case why != "":
-			return Result{Reason: why}, false, nil
+			return Result{Policy: pool.Definition.Policy, Version: pool.Version, Reason: why}, false, nil
 		case final:
 			res, err = t.result(a)
 			return res, a.replayed, err
@@ -178,7 +183,7 @@ func (p *Pools) words(t *attempt) ([]string, []any) {
 	}
 	names, argv := p.keep(t.keys, t.once, names, []any{t.args})
 	if t.once.Key != "" {
-		argv = append(argv, t.shape())
+		argv = append(argv, t.about())
 	}
 	return names, argv
 }
@@ -314,7 +319,14 @@ func (p *Pools) arguments(c choice, r *Request) []byte {
 	return b
 }
 
-// shape says what the answer has of each member. It is kept with it, since the repetition may come when the pool has another policy.
+// about is what is kept before an answer, since the repetition may come when the pool has another definition: what the answer has of each
+// member, and by which definition it was chosen.
+func (t *attempt) about() string {
+	b := packed.Append([]byte(t.shape()), t.pool.Version)
+	return string(packed.AppendText(b, string(t.pool.Definition.Policy)))
+}
+
+// shape says what the answer has of each member.
 func (c *choice) shape() string {
 	shape := byte('0')
 	if c.micros > 0 {
@@ -332,15 +344,19 @@ const (
 )
 
 // result reads what the script has answered.
-func (c *choice) result(a answer) (res Result, err error) {
-	shape := c.shape()
+func (t *attempt) result(a answer) (Result, error) {
+	shape, policy, version := t.shape(), t.pool.Definition.Policy, t.pool.Version
 	if a.replayed {
-		if shape = a.text[:min(1, len(a.text))]; shape < "0" || shape > "3" {
-			return res, store.NewError(store.CodeCorruptValue, "what is kept of the first request with this Idempotency-Key cannot be read")
+		q := packed.Reader{Rest: a.text}
+		shape, version, policy = q.Bytes(1), q.Number(), Policy(q.Text())
+		if q.Err != nil || shape < "0" || shape > "3" {
+			return Result{}, store.NewError(store.CodeCorruptValue, "what is kept of the first request with this Idempotency-Key cannot be read")
 		}
-		a.text = a.text[1:]
+		a.text = q.Rest
 	}
-	return parse(shape[0], a)
+	res, err := parse(shape[0], a)
+	res.Policy, res.Version = policy, version
+	return res, err
 }
 
 // metaUnit is by how much the length of meta counts more than that of a member, with which it is in one number.

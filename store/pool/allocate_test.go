@@ -85,6 +85,7 @@ func TestARepetitionUnderAnotherPolicyHasTheFirstAnswer(t *testing.T) {
 		first, _ := b.allocate(pool.Request{}, "k")
 		for _, other := range all {
 			b.define(other)
+			b.pool.Version++
 			again, replayed := b.allocate(pool.Request{}, "k")
 			if !replayed || !reflect.DeepEqual(first, again) {
 				t.Errorf("%s, then %s: %+v, then %+v, replayed %v", d.Policy, other.Policy, first, again, replayed)

@@ -70,6 +70,7 @@ func New(cfg Config) *Pools {
 type Pool struct {
 	Name       string
 	Definition *Definition
+	Version    int64 // of the definition, up to 2^53
 }
 
 //go:embed scripts/*.lua

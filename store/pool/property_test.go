@@ -154,7 +154,9 @@ func (w *walk) choose() {
 			ids[i] = a.Lease.ID
 		}
 	}
-	w.agree(fmt.Sprintf("allocate %+v", r), got, w.m.allocate(r, w.now, slices.Repeat([]float64{w.draw}, pool.MaxCount), ids))
+	want := w.m.allocate(r, w.now, slices.Repeat([]float64{w.draw}, pool.MaxCount), ids)
+	want.Policy = w.m.d.Policy
+	w.agree(fmt.Sprintf("allocate %+v", r), got, want)
 }
 
 // settle renews or completes one of the leases.

@@ -60,7 +60,7 @@ func TestRepliesOfNoScript(t *testing.T) {
 			t.Errorf("%q is a count", text)
 		}
 	}
-	c := choice{}
+	c := attempt{pool: Pool{Definition: &Definition{}}}
 	if _, err := c.result(answer{status: -6}); err == nil {
 		t.Error("a status beyond the reasons is one")
 	}

@@ -86,15 +86,15 @@ func may(id *acl.Identity, command, name string) error {
 }
 
 // at is a pool as it holds for a request. Errors: those of may, pool_not_found, and those of a command while the pool is not known here.
-func (p *Pools) at(ctx context.Context, id *acl.Identity, command, name string) (pool.Pool, *Defined, error) {
+func (p *Pools) at(ctx context.Context, id *acl.Identity, command, name string) (pool.Pool, error) {
 	if err := may(id, command, name); err != nil {
-		return pool.Pool{}, nil, err
+		return pool.Pool{}, err
 	}
 	d, err := p.defined.Lookup(ctx, id, command, name)
 	if err != nil {
-		return pool.Pool{}, nil, err
+		return pool.Pool{}, err
 	}
-	return pool.Pool{Name: name, Definition: &d.Definition}, d, nil
+	return pool.Pool{Name: name, Definition: &d.Definition, Version: d.Version}, nil
 }
 
 // problem is what callers are told of an error of package pool.

@@ -132,7 +132,7 @@ func (p *Pools) Member(ctx context.Context, id *acl.Identity, name, member strin
 // PutMembers puts a list of members, see pool.PutAll. What became of those that were done comes also with an error; its outcome is then unknown
 // for the list, which can be put again. Errors: forbidden, validation_failed, pool_not_found, and those of a command.
 func (p *Pools) PutMembers(ctx context.Context, id *acl.Identity, name string, list []pool.Member, how pool.Bulk) ([]pool.Item, error) {
-	at, _, err := p.at(ctx, id, pool.CommandDefine, name)
+	at, err := p.at(ctx, id, pool.CommandDefine, name)
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (p *Pools) PutMember(ctx context.Context, id *acl.Identity, name string, m 
 	if err := pool.CheckMember(pathMember, m.Member); err != nil {
 		return "", err
 	}
-	at, _, err := p.at(ctx, id, pool.CommandDefine, name)
+	at, err := p.at(ctx, id, pool.CommandDefine, name)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +166,7 @@ func (p *Pools) PatchMember(ctx context.Context, id *acl.Identity, name string, 
 	if err := pool.CheckMember(pathMember, m.Member); err != nil {
 		return "", err
 	}
-	at, _, err := p.at(ctx, id, pool.CommandDefine, name)
+	at, err := p.at(ctx, id, pool.CommandDefine, name)
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,7 @@ func (p *Pools) RemoveMember(ctx context.Context, id *acl.Identity, name, member
 	if err := pool.CheckMember(pathMember, member); err != nil {
 		return err
 	}
-	at, _, err := p.at(ctx, id, pool.CommandDefine, name)
+	at, err := p.at(ctx, id, pool.CommandDefine, name)
 	if err != nil {
 		return err
 	}

@@ -164,7 +164,7 @@ func (p *Pools) Tend(ctx context.Context) {
 }
 
 func (p *Pools) tend(ctx context.Context, v visit) {
-	at, _, err := p.at(ctx, v.id, pool.CommandLease, v.name)
+	at, err := p.at(ctx, v.id, pool.CommandLease, v.name)
 	if err == nil {
 		asking, cancel := context.WithTimeout(ctx, p.Timeout)
 		defer cancel()

@@ -14,8 +14,6 @@ import (
 type Allocation struct {
 	pool.Result
 	Replayed bool // an earlier request with the same Idempotency-Key has allocated; this is its answer
-	Policy   pool.Policy
-	Version  int64 // of the definition
 }
 
 // Allocate chooses members of a pool. Errors: forbidden, validation_failed, pool_not_found, idempotency_mismatch, corrupt_value, and those of a
@@ -23,7 +21,7 @@ type Allocation struct {
 // until it expires; a repetition with the same Idempotency-Key has the answer.
 func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, name string, r *pool.Request, once store.Idempotency) (Allocation, error) {
 	start := p.Now()
-	at, d, err := p.at(ctx, id, pool.CommandAllocate, name)
+	at, err := p.at(ctx, id, pool.CommandAllocate, name)
 	if err != nil {
 		return Allocation{}, err
 	}
@@ -35,7 +33,7 @@ func (p *Pools) Allocate(ctx context.Context, id *acl.Identity, name string, r *
 		return Allocation{}, p.problem(id, name, err)
 	}
 	p.watch.note(id, name, len(res.Allocated) > 0 && res.Allocated[0].Lease != nil)
-	return Allocation{Result: res, Replayed: replayed, Policy: d.Policy, Version: d.Version}, nil
+	return Allocation{Result: res, Replayed: replayed}, nil
 }
 
 // Refusal is the error for callers who want one where nobody was allocated: pool_saturated or pool_empty. Otherwise it is nil.
@@ -64,7 +62,7 @@ var why = map[pool.Reason]string{
 // Report takes reports on members, and returns the health of each after it; of a member that has left that is unknown. Errors: forbidden,
 // validation_failed, pool_not_found, and those of a command.
 func (p *Pools) Report(ctx context.Context, id *acl.Identity, name string, list []pool.Report) ([]pool.Health, error) {
-	at, _, err := p.at(ctx, id, pool.CommandReport, name)
+	at, err := p.at(ctx, id, pool.CommandReport, name)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +83,7 @@ func (p *Pools) report(ctx context.Context, id *acl.Identity, at pool.Pool, list
 // Renew lets a lease last for leaseMS from now, see pool.Renew. Errors: forbidden, validation_failed, pool_not_found, lease_not_found,
 // fence_mismatch, lease_lost, and those of a command.
 func (p *Pools) Renew(ctx context.Context, id *acl.Identity, name string, c pool.Claim, leaseMS int64) (pool.Kept, error) {
-	at, _, err := p.at(ctx, id, pool.CommandLease, name)
+	at, err := p.at(ctx, id, pool.CommandLease, name)
 	if err != nil {
 		return pool.Kept{}, err
 	}
@@ -110,7 +108,7 @@ type Completion struct {
 // Complete ends a lease, see pool.Complete, and then, if used is not nil, reports how its member was: used names no member. A repetition does
 // not report again. Errors: as Renew without lease_lost, and idempotency_mismatch.
 func (p *Pools) Complete(ctx context.Context, id *acl.Identity, name string, c pool.Claim, used *pool.Report, once store.Idempotency) (Completion, error) {
-	at, _, err := p.at(ctx, id, pool.CommandLease, name)
+	at, err := p.at(ctx, id, pool.CommandLease, name)
 	if err != nil {
 		return Completion{}, err
 	}

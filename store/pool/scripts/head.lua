@@ -3,7 +3,7 @@
 -- the record of the Idempotency-Key.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; how many to allocate; us of a lease, 0 = none; leases a member may have, 0 = any
 -- number; how many are excluded; ms that a sticky key is known, 0 = there is none; 1 = go on though leases have expired; who is excluded, each behind its length; of adaptive its settings; of it and weighted_random what was drawn, 0 to 1, for
--- each; for each lease its id of 22 bytes. With an Idempotency-Key also 2 head of its record, 3 its life in ms, 4 a byte to keep before the answer.
+-- each; for each lease its id of 22 bytes. With an Idempotency-Key also 2 head of its record, 3 its life in ms, 4 what to keep before the answer.
 -- Returns a string: for each doubles allocations, of a lease also fence, expiry in us, its id; length of the member and 512 times that of its meta, the member, its meta. Or why there
 -- is nobody, and ms until that may change, 0 = unknown: {-1, 0} empty, {-2, 0} excluded, {-3, 0} no weight, {-4, ms} cooling, {-5, ms}
 -- saturated. Or {-20, ARGV[4] and the string of the first time}, {-21}: the record is another's, {-22}: somebody has cooled, members.lua comes first, {-23}: leases have
