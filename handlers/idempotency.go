@@ -59,7 +59,7 @@ func (r *request) refuseIdempotencyKey() error {
 		return nil
 	}
 	return faultAt(store.CodeIdempotencyUnsupported, idempotencyPointer,
-		"Idempotency-Key works on writes of one key only; reads, mset and mdelete may be repeated without it")
+		"Idempotency-Key works on writes of one key, takes and refunds of one limit, and allocations and completions of pools; it is not for this operation")
 }
 
 // parseIdempotencyKey reads the lines of the header: one String of RFC 8941, as the draft of the header wants it, or the same without

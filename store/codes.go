@@ -150,7 +150,7 @@ var codeTable = []codeRow{
 	{CodeIdempotencyMismatch, http.StatusUnprocessableEntity, false, "Idempotency key used for another request",
 		"A request with this `Idempotency-Key` was done in the last 24 hours (a setting), and it was another one: method, path, query, conditions and body must be the same. Take a new key for a new request."},
 	{CodeIdempotencyUnsupported, http.StatusUnprocessableEntity, false, "Idempotency-Key not supported here",
-		"`Idempotency-Key` works on writes of one key. Reads and batches need none: they may be repeated. An answer with a large previous value is not kept either. Nothing was written."},
+		"`Idempotency-Key` works on writes of one key, on takes and refunds of one rate limit, and on allocations and completions of pools. Reads, batches and definitions need none: they may be repeated. An answer with a large previous value is not kept either. Nothing was written."},
 	{CodeCostExceedsLimit, http.StatusUnprocessableEntity, false, "Cost exceeds limit",
 		"The take costs more than a rule of the limit can ever grant at once, so no repetition will pass. Nothing was taken. Split it, or raise the rule's burst or limit."},
 	{CodeQuotaExceeded, http.StatusTooManyRequests, true, "Quota exceeded",
