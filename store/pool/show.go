@@ -133,13 +133,14 @@ type Bulk struct {
 }
 
 // PutAll puts a list of members, and says what became of each, at last of those that were removed. The list is not one step, but each member
-// is: allocations in between find some changed and others not yet. Errors: validation_failed, ErrNoPool, forbidden, or an outcome. What became of those
+// is: allocations in between find some changed and others not yet. Where a new list has no room beside the old one, so many as it needs are removed
+// first, the others last, so that there is always somebody. Errors: validation_failed, ErrNoPool, forbidden, or an outcome. What became of those
 // that were done before the error comes with it.
 func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []Member, how Bulk) ([]Item, error) {
 	if err := ValidateMembers("/members", list); err != nil {
 		return nil, err
 	}
-	all := changes(put, list)
+	all, early := changes(put, list), 0
 	var now Overview
 	if how.Replace || how.DryRun {
 		var err error
@@ -148,7 +149,9 @@ func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []
 		}
 	}
 	if how.Replace {
-		all = append(all, missing(now.Members, list)...)
+		gone := missing(now.Members, list)
+		early = min(len(gone), max(0, len(gone)+len(list)-2*MaxMembers))
+		all = slices.Concat(gone[:early], all, gone[early:])
 	}
 	var results []Outcome
 	var err error
@@ -160,6 +163,9 @@ func (p *Pools) PutAll(ctx context.Context, id *acl.Identity, pool Pool, list []
 	items := make([]Item, len(results))
 	for i := range results {
 		items[i] = Item{all[i].Member.Member, results[i]}
+	}
+	if err == nil {
+		items = slices.Concat(items[early:early+len(list)], items[:early], items[early+len(list):])
 	}
 	return items, err
 }
@@ -193,7 +199,7 @@ func foretell(now []State, all []change) []Outcome {
 		case s == nil:
 			results[i], size = Added, size+1
 		case c.kind == remove:
-			results[i] = Removed
+			results[i], size = Removed, size-1
 		case c.leaves(s):
 			results[i] = Unchanged
 		default:

@@ -342,6 +342,23 @@ func TestAPoolIsFull(t *testing.T) {
 	if o, err := g.Overview(t.Context(), id, "p"); err != nil || len(o.Members) != 2000 || math.Abs(o.Members[0].Share-1.0/2000) > 1e-9 {
 		t.Errorf("%d members, %v", len(o.Members), err)
 	}
+	for i := range list {
+		list[i] = pool.Member{Member: fmt.Sprint("new-", i)}
+	}
+	for _, dry := range []bool{true, false} { // room is made for a new list, however many there are
+		items, err := g.PutMembers(t.Context(), id, "p", list, pool.Bulk{Replace: true, DryRun: dry})
+		if err != nil || len(items) != 3000 {
+			t.Fatalf("dry run %v: %d, %v", dry, len(items), err)
+		}
+		for i, item := range items {
+			if i < 1000 && item != (pool.Item{Member: list[i].Member, Outcome: pool.Added}) || i >= 1000 && item.Outcome != pool.Removed {
+				t.Fatalf("dry run %v: %d is %v", dry, i, item)
+			}
+		}
+	}
+	if o, err := g.Overview(t.Context(), id, "p"); err != nil || len(o.Members) != 1000 {
+		t.Errorf("then %d members, %v", len(o.Members), err)
+	}
 }
 
 // Nobody is invented while the shard does not answer, and the answer says what is known of the allocation.
