@@ -102,7 +102,7 @@ var experiences = []Experience{Success, Failure, TimedOut}
 type Report struct {
 	Member    string     `json:"member"`
 	Outcome   Experience `json:"outcome"`
-	LatencyMS float64    `json:"latency_ms,omitempty"` // 0 to a day; of a failure it is not used
+	LatencyMS float64    `json:"latency_ms,omitempty"` // up to a day, 0 = unknown; of a failure it is not used
 	// Saturation is how busy the member says it is, 0 to 1; nil = unknown. Above 0.8 it loses weight.
 	Saturation *float64 `json:"saturation,omitempty"`
 }

@@ -108,6 +108,11 @@ func TestWhatCountsBesideLatencyAndErrors(t *testing.T) {
 	if h := b.report(pool.Report{Member: "C", Outcome: pool.Failure, LatencyMS: 0})[0]; math.Abs(h.LatencyMS-200) > 1e-9 {
 		t.Errorf("a failure: %+v", h)
 	}
+	for _, outcome := range []pool.Experience{pool.Success, pool.TimedOut} {
+		if h := b.report(pool.Report{Member: "C", Outcome: outcome})[0]; math.Abs(h.LatencyMS-200) > 1e-9 {
+			t.Errorf("a %s that does not say how long: %+v", outcome, h)
+		}
+	}
 	b.now += 300 * second
 	if h := b.success("A", 100); h.Factor < .95 {
 		t.Errorf("after a silence: %+v", h)

@@ -1,5 +1,10 @@
+local function took(o, latency)
+  if latency > 0 then o.L, o.n = o.L + latency, o.n + 1 end
+end
+
 local function succeeded(o, latency, usual)
-  o.L, o.n, o.row = o.L + latency, o.n + 1, 0
+  took(o, latency)
+  o.row = 0
   local _, mean = weighed(o, usual)
   local slow = o.C > 10 and mean > factor * usual
   if o.state == 2 then
@@ -48,7 +53,7 @@ while at <= #ARGV[2] do
     if outcome == 0 then
       succeeded(o, latency, usual)
     else
-      if outcome == 2 then o.L, o.n = o.L + latency, o.n + 1 end -- it was waited for
+      if outcome == 2 then took(o, latency) end -- it was waited for
       failed(o)
     end
     changed[m], other = o, other or before ~= o.state

@@ -1,7 +1,7 @@
 -- Takes reports on members, or tells how they are: report_head.lua, health.lua, failed.lua, report.lua.
 -- KEYS: 1 ring, 2 a, 3 as, 4 st.
 -- ARGV: 1 doubles: the clock in us of a test, otherwise 0; what was drawn, 0 to 1; the settings of health.lua. 2 for each report doubles:
--- outcome 0 success, 1 failure, 2 failure by time; latency in ms; saturation 0 to 1, -1 = unknown; length of the member, the member. With no
+-- outcome 0 success, 1 failure, 2 failure by time; latency in ms, 0 = unknown; saturation 0 to 1, -1 = unknown; length of the member, the member. With no
 -- ARGV[2] all members of the ring are told.
 -- Returns a string, for each report doubles: state, 3 = there is no such member; weight by its health; latency in ms; 1 if it has another
 -- state now; ejections in a row. When all are told the name follows, behind its length. Or {-24}: there is no such pool, {-25}: it is large, and the
