@@ -167,6 +167,7 @@ type attempt struct {
 	once    store.Idempotency
 	args    []byte // ARGV[1]; nil = to be made
 	onward  bool   // it goes on though leases have expired
+	plans   int    // how many schedules were made for it
 }
 
 // words are the keys and arguments of the script.
@@ -206,8 +207,14 @@ func (p *Pools) prepare(ctx context.Context, id *acl.Identity, t *attempt, statu
 		t.enlarge(!t.large)
 		p.views.setLarge(t.name, t.large)
 	case statusPlan:
+		if t.leaveSchedule() {
+			break
+		}
 		err = p.plan(ctx, id, t.keys, t.variant, len(t.request.Exclude) > 0)
 	case statusFar:
+		if t.leaveSchedule() {
+			break
+		}
 		why, err = p.replan(ctx, id, t.keys, t.variant, leading{turns: t.count, exclude: t.request.Exclude})
 	case statusStale:
 		t.fewer = true

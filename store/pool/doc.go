@@ -17,7 +17,8 @@
 //
 // Scripts look at all members of a pool where there are 64 at most. Of more, gateways compute what would block Redis longer with each member. For
 // weighted_round_robin that is a schedule, in Redis, of which each allocation takes the next turn: the same sequence, but that who is excluded
-// keeps its turn, where a small pool goes on as if it were not there. For weighted_random and adaptive it is what they draw, by what was read
+// keeps its turn, where a small pool goes on as if it were not there; and if all are excluded whose turn is near, while others take turns all the
+// time, one is drawn by weight. For weighted_random and adaptive it is what they draw, by what was read
 // within the last 200 ms, and a script that refuses whoever may not be chosen any more: what others have given to a pool may be seen that much
 // later, what they have taken is seen at once.
 //

@@ -66,6 +66,19 @@ func (t *attempt) enlarge(large bool) {
 	}
 }
 
+// maxPlans are how many schedules are made for one that excludes members.
+const maxPlans = 3
+
+// leaveSchedule draws by weight, as weighted_random does, for one that excludes members when no schedule has served it: while one is made for it
+// others take turns, and it is not used then, or its first turns are taken.
+func (t *attempt) leaveSchedule() bool {
+	if t.plans++; t.plans <= maxPlans || len(t.request.Exclude) == 0 {
+		return false
+	}
+	t.script, t.more, t.chosen, t.args = scriptGiven, keys.given, true, nil
+	return true
+}
+
 func (k keys) scheduled() []string  { return []string{k.ring(), k.weights(), k.schedule()} }
 func (k keys) given() []string      { return []string{k.ring(), k.weights()} }
 func (k keys) givenKnown() []string { return []string{k.ring(), k.weights(), k.health()} }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -68,6 +69,63 @@ func TestAGatewayComputesOnceForAllWhoAsk(t *testing.T) {
 			wg.Wait()
 			if n := redis.ran[script]; n > 1 {
 				t.Errorf("%s: done %d times", policy, n)
+			}
+		}
+	}
+}
+
+// overtaken lets somebody else go first each time that a schedule is about to be stored.
+type overtaken struct {
+	*store.Store
+	first func()
+}
+
+func (o *overtaken) RunScript(ctx context.Context, id *acl.Identity, command string, sc *store.Script, keys []string, argv ...any) ([]any, error) {
+	if sc == scriptPlanned {
+		o.first()
+	}
+	return o.Store.RunScript(ctx, id, command, sc, keys, argv...)
+}
+
+// Others who take turns all the time do not keep one from an answer for whom a schedule has to be made.
+func TestWhoExcludesMembersIsServedWhileOthersTakeTurns(t *testing.T) {
+	ctx := t.Context()
+	redis := storetest.New(t, func(c *store.Config) { c.Overload.Off = true })
+	id := storetest.App(t, "pools:*")
+	for _, v := range []Variant{Smooth, Classic} {
+		pool := Pool{Name: string(v), Definition: &Definition{Policy: WeightedRoundRobin, Variant: v}}
+		if err := pool.Definition.Validate(); err != nil {
+			t.Fatal(err)
+		}
+		define := store.NewScript("return {redis.call('SETNX', KEYS[1], ARGV[1])}")
+		if _, err := redis.RunScript(ctx, id, CommandDefine, define, Keys(id, pool.Name), Blank); err != nil {
+			t.Fatal(err)
+		}
+		others := New(Config{Redis: redis})
+		take := func() {
+			if _, _, err := others.Allocate(ctx, id, pool, &Request{}, store.Idempotency{}); err != nil {
+				t.Error(err)
+			}
+		}
+		p := New(Config{Redis: &overtaken{redis, take}})
+		list, heavy, r := make([]Member, 100), int64(MaxWeight), Request{Count: 3}
+		for i := range list {
+			if list[i].Member = fmt.Sprint("m", i); i < MaxExclude {
+				list[i].Weight = &heavy
+				r.Exclude = append(r.Exclude, list[i].Member)
+			}
+		}
+		if _, err := p.Put(ctx, id, pool, list); err != nil {
+			t.Fatal(err)
+		}
+		take()
+		res, _, err := p.Allocate(ctx, id, pool, &r, store.Idempotency{})
+		if err != nil || len(res.Allocated) != r.Count {
+			t.Fatalf("%s: %+v, %v", v, res, err)
+		}
+		for _, a := range res.Allocated {
+			if slices.Contains(r.Exclude, a.Member) {
+				t.Errorf("%s: %s is excluded", v, a.Member)
 			}
 		}
 	}
