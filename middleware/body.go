@@ -20,12 +20,12 @@ const DefaultRequestMaxBytes = 8 << 20
 // chunked body over the limit, 400 for one that breaks off or comes too slowly), so a handler only reports what reading returned.
 func Body(inFlight *BytesInFlight) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		req := c.Request
+		r := of(c)
+		req := c.Request // behind of: it may be another one now
 		if enc := req.Header["Content-Encoding"]; len(enc) > 0 && !(len(enc) == 1 && enc[0] == "identity") {
 			refuse(c, store.NewError(store.CodeUnsupportedMediaType, "a request body with a Content-Encoding is not accepted; send it plain"))
 			return
 		}
-		r := of(c)
 		r.answer.inFlight = inFlight
 		defer r.answer.release()
 		if req.ContentLength == 0 || req.Body == nil || req.Body == http.NoBody {
