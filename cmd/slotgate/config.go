@@ -372,7 +372,7 @@ type Push struct {
 
 // Runtime is how the process uses the machine; the rest is for Go's own variables, GOMAXPROCS and GOMEMLIMIT.
 type Runtime struct {
-	// How far the heap grows between two garbage collections, in percent of what is alive, while that is below 32 MiB; it sinks to 100 at 128 MiB. 0: Go's own 100. The variable GOGC goes before it. 400 costs some 30 MB and saves 5 to 15 % of the CPU of a GET. With a memory limit (GOMEMLIMIT or overload.memory_max_bytes) the heap may grow to two thirds of that instead, by 192 MiB of garbage at the most.
+	// How far the heap grows between two garbage collections, in percent of what is alive, while that is below 32 MiB; it sinks to 100 at 128 MiB. 0: Go's own 100. The variable GOGC goes before it. 400 costs some 30 MB and saves 5 to 15 % of the CPU of a GET. With a memory limit (GOMEMLIMIT or overload.memory_max_bytes) the heap may grow to three quarters of that instead, by 192 MiB of garbage at the most.
 	GCPercent int `yaml:"gc_percent"`
 }
 

@@ -15,7 +15,7 @@ import (
 // CPU. But a percentage of much would be too much: while what is alive grows, percent sinks, so that never more than gcRoom is left to
 // garbage, until it is 100 again, from where on memory is what it is with Go's default.
 //
-// Where the process was told how much memory it may have (GOMEMLIMIT), the heap may grow to two thirds of that from the first, by limitRoom at the most:
+// Where the process was told how much memory it may have (GOMEMLIMIT), the heap may grow to three quarters of that from the first, by limitRoom at the most:
 // on one core a collection holds most requests up for its 10 to 20 ms, and in a flood of refusals it came five times as often (make overload).
 func collectAt(percent int) (restore func()) {
 	c := newCollector(percent)
@@ -50,7 +50,7 @@ type collector struct {
 func newCollector(percent int) *collector {
 	c := &collector{least: min(percent, 100), most: percent}
 	if limit := debug.SetMemoryLimit(-1); limit < math.MaxInt64 {
-		c.heap = limit / 3 * 2
+		c.heap = limit / 4 * 3
 	}
 	return c
 }

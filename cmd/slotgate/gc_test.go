@@ -34,7 +34,7 @@ func TestPercentSinksAsTheHeapGrows(t *testing.T) {
 	}
 }
 
-// Under a memory limit the heap may have two thirds of it, but not more than so much of garbage.
+// Under a memory limit the heap may have three quarters of it, but not more than so much of garbage.
 func TestAMemoryLimitIsUsed(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
 	for _, c := range []struct {
@@ -42,10 +42,10 @@ func TestAMemoryLimitIsUsed(t *testing.T) {
 		want        int
 	}{
 		{1 << 30, 8 << 20, 2400}, // 192 MiB of garbage
-		{240 << 20, 8 << 20, 1900},
-		{120 << 20, 8 << 20, 900},
-		{120 << 20, 40 << 20, 100},
-		{120 << 20, 100 << 20, 100}, // more lives than there should
+		{256 << 20, 8 << 20, 2300},
+		{128 << 20, 8 << 20, 1100},
+		{128 << 20, 48 << 20, 100},
+		{128 << 20, 100 << 20, 100}, // more lives than there should
 		{1 << 30, 256 << 20, 100},
 		{math.MaxInt64, 8 << 20, 400}, // no limit
 	} {
