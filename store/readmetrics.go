@@ -1,8 +1,6 @@
 package store
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/slotgate/slotgate/store/balance"
@@ -59,42 +57,17 @@ func (readCollector) Describe(ch chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector.
 func (r readCollector) Collect(ch chan<- prometheus.Metric) {
-	now := time.Now()
-	r.store.clusters.each(func(c *cluster) {
-		rs := c.replicas.Load()
-		if rs == nil {
-			return
-		}
-		t := rs.table.Load()
-		if t == nil {
-			return
-		}
-		told := map[string]bool{metric.Other: true}
-		for _, sh := range t.shards {
-			sh.collect(ch, c.name, now, told)
-		}
-	})
-}
-
-// collect tells of the shard's nodes whose label is their own.
-func (sh *replicaShard) collect(ch chan<- prometheus.Metric, cluster string, now time.Time, told map[string]bool) {
-	labels := map[string]string{}
-	for _, n := range sh.nodes {
-		labels[n.id] = n.node.way.label
-	}
-	for _, f := range sh.set.Figures(now) {
-		label := labels[f.ID]
-		if label == "" || told[label] {
+	type node struct{ cluster, label string }
+	told := map[node]bool{}
+	for _, n := range r.store.ReadNodes() {
+		one := node{n.Cluster, n.Label}
+		if n.Label == "" || n.Label == metric.Other || told[one] { // it shares its label with others
 			continue
 		}
-		told[label] = true
-		role := "replica"
-		if f.Primary {
-			role = "primary"
-		}
+		told[one] = true
 		for _, m := range readFigures {
-			if value, ok := m.value(f); ok {
-				ch <- m.Const(m.desc, value, cluster, label, role)
+			if value, ok := m.value(n.Figures); ok {
+				ch <- m.Const(m.desc, value, n.Cluster, n.Label, n.Role())
 			}
 		}
 	}

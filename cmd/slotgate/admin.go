@@ -26,6 +26,7 @@ func (g *gateway) newAdminServer(registry *prometheus.Registry) *http.Server {
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		Registry: registry, ErrorLog: s.ErrorLog, EnableOpenMetrics: true, ErrorHandling: promhttp.ContinueOnError,
 	}))
+	mux.HandleFunc("GET /replicas", replicaReads(g.store.ReadNodes))
 	mux.Handle("POST /reload", g.reload.handler())
 	if g.cfg.Pprof {
 		mux.HandleFunc("/debug/pprof/", pprof.Index)

@@ -175,8 +175,16 @@ func TestServe(t *testing.T) {
 		expect(t, call(t, "GET", g.admin+"/debug/pprof/", "", ""), 404)
 		expect(t, call(t, "GET", g.admin+"/v1/whoami", token, ""), 404)
 	})
+	t.Run("and which nodes answer reads, once replicas may", func(t *testing.T) {
+		expect(t, call(t, "GET", g.admin+"/replicas", "", ""), 200, `{"nodes":[]}`)
+		eventually(t, func() bool {
+			_ = call(t, "GET", g.api+"/v1/keys/greeting?read=replica", token, "")
+			list := call(t, "GET", g.admin+"/replicas", "", "").body
+			return strings.Contains(list, `"role":"primary","state":"healthy"`) && strings.Contains(list, `"role":"replica","state":"healthy"`) && strings.Contains(list, `"staleness_ms":`)
+		})
+	})
 	t.Run("and callers are not told", func(t *testing.T) {
-		for _, path := range []string{"/livez", "/metrics", "/debug/pprof/", "/readyz"} {
+		for _, path := range []string{"/livez", "/metrics", "/replicas", "/debug/pprof/", "/readyz"} {
 			expect(t, call(t, "GET", g.api+path, token, ""), 404)
 		}
 	})
