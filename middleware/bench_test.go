@@ -92,7 +92,7 @@ func (generous) Take(_ context.Context, l *prepaid.Limit, cost, _ int64) (rateli
 
 func (generous) Refund(context.Context, *prepaid.Limit, int64) error { return nil }
 
-// One allocation carries the whole request (see request). With the race detector pools forget, and gin's context is another one.
+// One allocation carries the whole request (see request).
 func TestTheChainAllocatesOnce(t *testing.T) {
 	e := benchChain(people{goodKey: identity("shop", perApp("app-rps", 1_000_000_000, time.Second, 1_000_000_000))})
 	w := &discard{h: http.Header{}}
@@ -107,7 +107,7 @@ func TestTheChainAllocatesOnce(t *testing.T) {
 		e.ServeHTTP(w, req)
 	}
 	serve() // makes what is kept
-	if n := testing.AllocsPerRun(1000, serve); n != 1 {
+	if n := testing.AllocsPerRun(1000, serve); n < 1 || n > 1+forgotten {
 		t.Errorf("%v allocations", n)
 	}
 }
