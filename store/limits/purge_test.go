@@ -1,18 +1,14 @@
 package limits_test
 
 import (
-	"context"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/slotgate/slotgate/acl"
+	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/purge"
 	"github.com/slotgate/slotgate/store/ratelimit"
-
-	"github.com/slotgate/slotgate/store"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
 // TestAPurgeTakesTheLimitsOfAnAppAndNoOthers: definitions, states of both isolations, totals and what Idempotency-Keys remember.
@@ -35,8 +31,8 @@ func TestAPurgeTakesTheLimitsOfAnAppAndNoOthers(t *testing.T) {
 			}
 		}
 	}
-	before := keysOf(t, client, other)
-	if n := len(keysOf(t, client, id)); n != len(before) || n < 24 { // 2 definitions, 2 totals, 10 states, 10 records or more
+	before := storetest.KeysOf(t, client, other)
+	if n := len(storetest.KeysOf(t, client, id)); n != len(before) || n < 24 { // 2 definitions, 2 totals, 10 states, 10 records or more
 		t.Fatalf("%d keys, the other app has %d", n, len(before))
 	}
 	gone := *id.App
@@ -44,27 +40,10 @@ func TestAPurgeTakesTheLimitsOfAnAppAndNoOthers(t *testing.T) {
 	if _, err := purge.Run(t.Context(), client, &gone, nil); err != nil {
 		t.Fatal(err)
 	}
-	if left := keysOf(t, client, id); len(left) != 0 {
+	if left := storetest.KeysOf(t, client, id); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
-	if after := keysOf(t, client, other); len(after) != len(before) {
+	if after := storetest.KeysOf(t, client, other); len(after) != len(before) {
 		t.Errorf("the other app had %d keys and has %q", len(before), after)
 	}
-}
-
-// keysOf are all keys that have the namespace of an app anywhere in their names.
-func keysOf(t *testing.T, client *redis.ClusterClient, id *acl.Identity) (found []string) {
-	t.Helper()
-	var mu sync.Mutex
-	err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-		keys, err := node.Keys(ctx, "*"+id.App.Namespace+"/*").Result()
-		mu.Lock()
-		defer mu.Unlock()
-		found = append(found, keys...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/slotgate/slotgate/store/pool"
 	"github.com/slotgate/slotgate/store/pools"
 	"github.com/slotgate/slotgate/store/purge"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
 func TestADefinitionIsStoredWithItsVersion(t *testing.T) {
@@ -41,7 +42,7 @@ func TestConditionsOfDefinitions(t *testing.T) {
 		return second(g.Define(t.Context(), id, "p", pool.Definition{Policy: pool.LeastUsed}, cond))
 	}
 	wantCode(t, def(store.Condition{IfMatch: []string{"*"}}), store.CodePreconditionFailed)
-	if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+	if keys := storetest.KeysOf(t, rawClient(t), id); len(keys) > 0 {
 		t.Errorf("written: %q", keys)
 	}
 	if err := def(store.Condition{IfNoneMatch: true}); err != nil {
@@ -81,7 +82,7 @@ func TestBadDefinitions(t *testing.T) {
 	if got := pointers(second(g.Define(t.Context(), id, "a/b", pool.Definition{Policy: pool.LeastUsed}, store.Condition{}))); got != "path:pool" {
 		t.Errorf("wrong is %q", got)
 	}
-	if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+	if keys := storetest.KeysOf(t, rawClient(t), id); len(keys) > 0 {
 		t.Errorf("written: %q", keys)
 	}
 }
@@ -369,8 +370,8 @@ func TestAPurgeTakesThePoolsOfAnAppAndNoOthers(t *testing.T) {
 			}
 		}
 	}
-	before := keysOf(t, client, other)
-	if n := len(keysOf(t, client, one)); n != len(before) || n < 40 {
+	before := storetest.KeysOf(t, client, other)
+	if n := len(storetest.KeysOf(t, client, one)); n != len(before) || n < 40 {
 		t.Fatalf("%d keys, the other app has %d", n, len(before))
 	}
 	gone := *one.App
@@ -378,10 +379,10 @@ func TestAPurgeTakesThePoolsOfAnAppAndNoOthers(t *testing.T) {
 	if _, err := purge.Run(t.Context(), client, &gone, nil); err != nil {
 		t.Fatal(err)
 	}
-	if left := keysOf(t, client, one); len(left) != 0 {
+	if left := storetest.KeysOf(t, client, one); len(left) != 0 {
 		t.Errorf("left: %q", left)
 	}
-	if after := keysOf(t, client, other); !slices.Equal(after, before) {
+	if after := storetest.KeysOf(t, client, other); !slices.Equal(after, before) {
 		t.Errorf("the other app had %q and has %q", before, after)
 	}
 }

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -171,24 +169,6 @@ func rawClient(t testing.TB) *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: clustertest.Shared(t).Addrs(), DisableIdentity: true})
 	t.Cleanup(func() { _ = client.Close() })
 	return client
-}
-
-// keysOf are all keys that have the namespace of an app anywhere in their names.
-func keysOf(t testing.TB, client *redis.ClusterClient, id *acl.Identity) (found []string) {
-	t.Helper()
-	var mu sync.Mutex
-	err := client.ForEachMaster(t.Context(), func(ctx context.Context, node *redis.Client) error {
-		keys, err := node.Keys(ctx, "*"+id.App.Namespace+"/*").Result()
-		mu.Lock()
-		defer mu.Unlock()
-		found = append(found, keys...)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(found)
-	return found
 }
 
 // figures are the values that a metric has, by the values of its labels, without those that are 0.

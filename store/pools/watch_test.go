@@ -10,6 +10,7 @@ import (
 	"github.com/slotgate/slotgate/store"
 	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pool"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
 const noon = 1_800_000_000_000_000 // us
@@ -100,7 +101,7 @@ func TestAPoolThatWasDeletedIsTendedNoMore(t *testing.T) {
 	if n := g.store.asked.Load() - asked; n != 0 {
 		t.Errorf("it asks %d times for a pool that is gone", n)
 	}
-	if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+	if keys := storetest.KeysOf(t, rawClient(t), id); len(keys) > 0 {
 		t.Errorf("left are %q", keys)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/slotgate/slotgate/store/metric"
 	"github.com/slotgate/slotgate/store/pool"
 	"github.com/slotgate/slotgate/store/pools"
+	"github.com/slotgate/slotgate/store/storetest"
 )
 
 // Everything that is done with a pool which is not defined says so, whether it never was, or was until a moment ago and is believed here.
@@ -65,11 +66,11 @@ func TestAPoolThatIsNotDefined(t *testing.T) {
 		if e := wantCode(t, do(g, id), store.CodePoolNotFound); e.Outcome != store.NoOutcome {
 			t.Errorf("%s: outcome %s", name, e.Outcome)
 		}
-		if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+		if keys := storetest.KeysOf(t, rawClient(t), id); len(keys) > 0 {
 			t.Errorf("%s: left are %q", name, keys)
 		}
 	}
-	if keys := keysOf(t, rawClient(t), never); len(keys) > 0 {
+	if keys := storetest.KeysOf(t, rawClient(t), never); len(keys) > 0 {
 		t.Errorf("left are %q", keys)
 	}
 }
@@ -124,7 +125,7 @@ func TestAPoolIsDeletedUnderLoad(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
-	if keys := keysOf(t, rawClient(t), id); len(keys) > 0 {
+	if keys := storetest.KeysOf(t, rawClient(t), id); len(keys) > 0 {
 		t.Errorf("left are %q", keys)
 	}
 }
